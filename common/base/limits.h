@@ -1,0 +1,68 @@
+// Every bound of the system in one place. A queue, buffer, frame or loop without a line here is a fault.
+#pragma once
+
+#include <cstdint>
+
+#include "common/base/units.h"
+
+namespace krait::limits {
+
+// Groups and models.
+inline constexpr int kMaxWorld = 8;                        // ranks of a group
+inline constexpr int kMaxThreads = 256;                    // threads of a rank
+inline constexpr int kLeaves = 8;                          // leaves of a K that is cut between ranks (contract, rule 1)
+inline constexpr int64_t kMaxVocab = int64_t{1} << 22;     // vocabulary entries
+inline constexpr int64_t kMaxHidden = int64_t{1} << 17;    // hidden or inner channels
+inline constexpr int64_t kMaxLayers = 1024;                // layers
+inline constexpr int64_t kMaxStateSize = 1024;             // d_state
+inline constexpr int64_t kMaxConvKernel = 8;               // taps of the causal convolution
+inline constexpr int64_t kMaxConfigBytes = 4 * kMiB;       // config.json and its like
+inline constexpr int64_t kMaxTokenizerBytes = 256 * kMiB;  // tokenizer.json
+inline constexpr int64_t kMaxSafetensorsHeaderBytes = 100 * kMiB;
+
+// Requests.
+inline constexpr int64_t kMaxBodyBytes = 8 * kMiB;            // body of a request, by default
+inline constexpr int64_t kMaxHeaderBytes = 64 * kKiB;         // request line and headers together
+inline constexpr int64_t kMaxPromptTokens = int64_t{1} << 20;  // tokens of one prompt
+inline constexpr int64_t kMaxEchoLogprobTokens = 65'536;      // prompt tokens whose logprobs are returned
+inline constexpr int kMaxPromptsPerRequest = 2048;            // prompts of one request
+inline constexpr int kMaxChoices = 128;                       // n
+inline constexpr int kMaxSequencesPerRequest = 2048;          // prompts x n
+inline constexpr int kMaxLogprobs = 20;                       // alternatives a position
+inline constexpr int kMaxStopStrings = 16;
+inline constexpr int kMaxStopStringBytes = 1024;
+inline constexpr int kMaxStopTokens = 128;
+inline constexpr int kMaxLogitBias = 1024;
+inline constexpr int kMaxJsonDepth = 64;
+
+// Connections.
+inline constexpr int kMaxConnections = 4096;
+inline constexpr int64_t kMaxStreamBacklogBytes = 1 * kMiB;  // unsent bytes of a stream before it is cancelled
+inline constexpr int64_t kStreamStallNs = 30 * kSecond;      // a reader that takes nothing for this long is cancelled
+inline constexpr int64_t kHeaderTimeoutNs = 10 * kSecond;    // first byte to last header byte
+inline constexpr int64_t kBodyTimeoutNs = 60 * kSecond;
+inline constexpr int64_t kIdleConnectionNs = 75 * kSecond;
+inline constexpr int64_t kKeepAliveCommentNs = 10 * kSecond;  // SSE comment when nothing else was sent
+
+// Wire between daemons.
+inline constexpr int64_t kMaxWireMessageBytes = 64 * kMiB;
+inline constexpr int kMaxWireDepth = 16;
+inline constexpr int kWireHighWaterMark = 16'384;  // messages queued for one peer
+inline constexpr int64_t kHeartbeatNs = 500 * kMs;
+inline constexpr int64_t kPeerTimeoutNs = 3 * kSecond;  // without a word, a peer is lost
+
+// Scheduling.
+inline constexpr int kMaxPlansInFlight = 2;
+inline constexpr int kMaxSlots = 4096;
+inline constexpr int kDefaultMaxSlots = 256;       // most that sizing to memory picks by itself
+inline constexpr int kDefaultMaxQueue = 1024;      // waiting requests of a group
+inline constexpr int kMaxQueue = 1 << 20;
+inline constexpr int64_t kMaxQueuedTokens = int64_t{1} << 26;  // prompt tokens of all waiting requests of a group
+inline constexpr int kMaxStepRows = 2048;          // rows of one step, decode and prefill together
+inline constexpr int kLogitRowsPerPass = 64;       // rows of lm_head computed and held at once
+
+static_assert(kMaxStepRows >= kDefaultMaxSlots, "a step must hold one decode row a slot");
+static_assert(kMaxPromptTokens * 4 < kMaxWireMessageBytes, "a prompt must fit one message");
+static_assert(kMaxEchoLogprobTokens <= kMaxPromptTokens);
+
+}  // namespace krait::limits

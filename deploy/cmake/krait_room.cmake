@@ -1,0 +1,33 @@
+# krait_room(NAME [DEPENDS targets...] [LINK third-party targets...])
+# One folder = one static library krait_NAME of every .cc in it (and in its sub-folders that are not rooms of their own:
+# name those in EXCLUDE). A room sees exactly the rooms that it names; third-party libraries (LINK) stay private to it.
+# Globbing makes a file outside the build impossible. Files named *_main.cc belong to krait_program.
+function(krait_room name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "DEPENDS;LINK;EXCLUDE")
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/*.cc")
+  list(FILTER sources EXCLUDE REGEX "_main\\.cc$")
+  foreach(folder ${arg_EXCLUDE})
+    list(FILTER sources EXCLUDE REGEX "^${CMAKE_CURRENT_SOURCE_DIR}/${folder}/")
+  endforeach()
+  if(sources)
+    add_library(krait_${name} STATIC ${sources})
+    target_precompile_headers(krait_${name} REUSE_FROM krait_pch_source)
+    target_link_libraries(krait_${name} PRIVATE ${arg_LINK})
+    set(scope PUBLIC)
+  else()
+    add_library(krait_${name} INTERFACE)
+    set(scope INTERFACE)
+  endif()
+  target_include_directories(krait_${name} ${scope} "${PROJECT_SOURCE_DIR}")
+  target_link_libraries(krait_${name} ${scope} fmt::fmt Threads::Threads ${arg_DEPENDS})
+endfunction()
+
+# krait_program(NAME MAIN_FILE [DEPENDS targets...]): an executable, put into the build folder's bin/.
+function(krait_program name main)
+  cmake_parse_arguments(PARSE_ARGV 2 arg "" "" "DEPENDS")
+  add_executable(${name} "${main}")
+  target_precompile_headers(${name} REUSE_FROM krait_pch_source)
+  target_include_directories(${name} PRIVATE "${PROJECT_SOURCE_DIR}")
+  target_link_libraries(${name} PRIVATE ${arg_DEPENDS})
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/bin")
+endfunction()
