@@ -1,0 +1,45 @@
+// Where kernels run. On the host a stream is a team of threads; a kernel returns when its work is done.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+#include "kernels/device/cpu_path.h"
+
+namespace krait::kernels {
+
+struct StreamOptions final {
+  int threads = 1;                        // the calling thread is one of them
+  CpuPath path = CpuPath::kPortable;
+  bool may_spin = true;                   // false when the machine has fewer cores than runnable threads
+  bool pin = false;                       // bind worker i to the i-th allowed core after `first_core`
+  int first_core = 0;
+};
+
+/// A team of threads that splits the work of one kernel after another. Used by one thread at a time.
+class Stream final {
+ public:
+  explicit Stream(const StreamOptions& options);
+  ~Stream();
+  Stream(const Stream&) = delete;
+  Stream& operator=(const Stream&) = delete;
+
+  int threads() const;
+  CpuPath path() const;
+
+  /// Calls work(worker) once for each worker in [0, threads()), at the same time, and returns when all are done.
+  /// Allocates nothing.
+  void run(const std::function<void(int worker)>& work);
+
+  /// Splits [0, count) into at most threads() contiguous ranges whose bounds are multiples of `grain` (but for the
+  /// end) and calls work(begin, end) for each non-empty one. The split never changes a result: kernels give an output
+  /// element the same bits whichever range it falls into.
+  void parallel_for(int64_t count, int64_t grain, const std::function<void(int64_t begin, int64_t end)>& work);
+
+ private:
+  class Team;
+  std::unique_ptr<Team> team_;
+};
+
+}  // namespace krait::kernels
