@@ -1,0 +1,45 @@
+// A model as a list of blocks with their tensors: all that loader and engine need to know about an architecture.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/base/result.h"
+#include "common/model/model_config.h"
+#include "common/model/tensor_spec.h"
+
+namespace krait {
+
+enum class BlockKind : uint8_t {
+  kEmbedding,  // roles: embedding.weight [V, H]
+  kMamba,      // roles: norm.weight [H]; in_proj.weight [2I, H], in_proj.bias? [2I]; conv1d.weight [I, 1, K],
+               // conv1d.bias? [I]; x_proj.weight [R + 2N, I]; dt_proj.weight [I, R], dt_proj.bias [I]; A_log [I, N];
+               // D [I]; out_proj.weight [H, I], out_proj.bias? [H] (whole on every rank: add it after the sum)
+  kLmHead,     // roles: norm.weight [H]; lm_head.weight [V, H], cut by vocabulary
+};
+
+/// "embedding", "mamba", "lm_head".
+std::string_view block_kind_name(BlockKind kind);
+
+struct BlockPlan final {
+  BlockKind kind = BlockKind::kEmbedding;
+  int layer = -1;  // index among the model's layers; -1 for embedding and lm_head
+  std::vector<TensorSpec> tensors;
+
+  /// The tensor of that role, or nullptr: roles with "?" above are present only where the config says so.
+  const TensorSpec* find(std::string_view role) const;
+};
+
+struct ModelPlan final {
+  ModelConfig config;
+  std::vector<BlockPlan> blocks;  // in the order of the forward pass
+  /// Names that a checkpoint may hold without being read (a stored copy of a tied lm_head).
+  std::vector<std::string> harmless_tensors;
+};
+
+/// The plan of a parsed config. Error: kUnsupported for an architecture that architectures.def does not have.
+Result<ModelPlan> make_model_plan(const ModelConfig& config);
+
+}  // namespace krait

@@ -1,0 +1,65 @@
+// A model directory: its config and its tensors, in one file or in several with an index.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/base/result.h"
+#include "common/model/model_config.h"
+#include "common/model/model_plan.h"
+#include "common/model/partition.h"
+#include "common/weights/safetensors.h"
+#include "common/weights/slice_reader.h"
+
+namespace krait {
+
+/// Shared by all ranks of a process; reading is safe from any thread.
+class Checkpoint final {
+ public:
+  /// Reads config.json, generation_config.json (where there is one) and the headers of model.safetensors, or of every
+  /// file that model.safetensors.index.json names. Errors name the file, and the tensor or field in `param`.
+  static Result<std::shared_ptr<const Checkpoint>> open(const std::string& model_dir);
+
+  const std::string& directory() const { return directory_; }
+  const ModelConfig& config() const { return config_; }
+
+  /// nullptr where there is none.
+  const TensorView* find(std::string_view name) const;
+  /// Names of all tensors, ascending.
+  std::vector<std::string> tensor_names() const;
+
+  /// Every tensor of the plan is there with its shape and a float dtype, and every tensor of the files is used by the
+  /// plan or harmless. Errors: kCorrupt, kUnsupported (dtype), param the tensor.
+  Status check(const ModelPlan& plan) const;
+
+  /// A reader of the rank's slice, or nothing for an optional tensor that is absent.
+  Result<std::optional<SliceReader>> slice(const TensorSpec& spec, const Partition& partition, int rank) const;
+
+  /// 128 bits as 32 hexadecimal digits over both configs and every tensor's name, dtype, shape and content. Tensors
+  /// above 64 KiB are sampled (16 blocks of 4 KiB, ends included): it tells models apart, it does not find a flipped
+  /// bit. The same however the tensors are spread over files.
+  std::string fingerprint() const;
+
+ private:
+  struct Entry final {
+    std::shared_ptr<const SafetensorsFile> file;
+    const TensorView* view = nullptr;
+  };
+
+  Checkpoint() = default;
+  Status add_file(const std::string& name);
+  Status add_indexed_files();
+
+  std::string directory_;
+  std::string config_json_;
+  std::optional<std::string> generation_config_json_;
+  ModelConfig config_;
+  std::map<std::string, Entry, std::less<>> tensors_;
+};
+
+}  // namespace krait
