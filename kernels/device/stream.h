@@ -2,25 +2,28 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 
 #include "kernels/device/cpu_path.h"
+#include "kernels/device/function_ref.h"
 
 namespace krait::kernels {
 
 struct StreamOptions final {
-  int threads = 1;                        // the calling thread is one of them
+  int threads = 1;  // the calling thread is one of them; at most limits::kMaxThreads
   CpuPath path = CpuPath::kPortable;
-  bool may_spin = true;                   // false when the machine has fewer cores than runnable threads
-  bool pin = false;                       // bind worker i to the i-th allowed core after `first_core`
+  bool may_spin = true;  // false when the machine has fewer cores than runnable threads
+  bool pin = false;  // bind worker i to the i-th allowed core after `first_core`; the constructing thread is worker 0
   int first_core = 0;
 };
 
 /// A team of threads that splits the work of one kernel after another. Used by one thread at a time.
 class Stream final {
  public:
+  /// Starts the team. A thread that the system refuses is done without and logged: the number of threads changes no
+  /// result.
   explicit Stream(const StreamOptions& options);
+  /// Ends the team; gives the constructing thread the affinity back that it had before `pin`.
   ~Stream();
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
@@ -29,13 +32,13 @@ class Stream final {
   CpuPath path() const;
 
   /// Calls work(worker) once for each worker in [0, threads()), at the same time, and returns when all are done.
-  /// Allocates nothing.
-  void run(const std::function<void(int worker)>& work);
+  /// Allocates nothing. The work must not throw, nor use this stream.
+  void run(FunctionRef<void(int worker)> work);
 
   /// Splits [0, count) into at most threads() contiguous ranges whose bounds are multiples of `grain` (but for the
   /// end) and calls work(begin, end) for each non-empty one. The split never changes a result: kernels give an output
   /// element the same bits whichever range it falls into.
-  void parallel_for(int64_t count, int64_t grain, const std::function<void(int64_t begin, int64_t end)>& work);
+  void parallel_for(int64_t count, int64_t grain, FunctionRef<void(int64_t begin, int64_t end)> work);
 
  private:
   class Team;

@@ -1,0 +1,44 @@
+// The product of activations and packed weights, the same bits for a row in any company.
+//
+//   out[r][c - column_begin] = (accumulate ? out[...] : nothing) + (tree(r, c) + bias[c])
+//   tree(r, c) = balanced binary tree, in float32, over the leaves of k: ((l0 + l1) + (l2 + l3)) + ...
+//   leaf       = s, where s = +0; then for every k of the leaf in order: s = fma(a[r][k], w[c][k], s)
+//   bf16 leaf  = s, where a is first rounded to bf16 (nearest, ties to even; subnormals to zero), and for every pair
+//                (k, k + 1), k even, in order: s = fma(a[r][k], w[c][k], fma(a[r][k + 1], w[c][k + 1], s))
+//
+// The order within a pair is that of the vdpbf16ps instruction, found by measurement. Every path (portable, AVX2,
+// AVX-512, AVX-512 BF16) gives these bits for finite values, for every m, row offset, number of threads and column
+// range; only vdpbf16ps flushes sums below 2^-126 to zero where the others do not.
+// P ranks that each hold 8 / P neighbouring leaves, their results added as a balanced tree, give the bits of one rank.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "kernels/device/stream.h"
+#include "kernels/gemm/packed_matrix.h"
+
+namespace krait::kernels {
+
+struct GemmArgs final {
+  const float* a = nullptr;  // [m][k], rows lda apart
+  int64_t lda = 0;
+  int64_t m = 0;
+  const PackedMatrix* weights = nullptr;
+  float* out = nullptr;  // [m][column_end - column_begin], rows ldo apart; must not overlap a
+  int64_t ldo = 0;
+  bool accumulate = false;         // add to what out holds, once, after the tree and the bias
+  const float* bias = nullptr;     // [n], or none
+  int64_t column_begin = 0;        // the columns to compute; any range, whole panels are cheapest
+  int64_t column_end = -1;         // -1: n
+  std::span<std::byte> workspace;  // at least gemm_workspace_bytes(m, k, dtype); not used by another gemm meanwhile
+};
+
+/// Workspace for products of at most max_m rows: room for rounded activations in bf16, nothing in f32.
+int64_t gemm_workspace_bytes(int64_t max_m, int64_t k, DType dtype);
+
+/// The product. Allocates nothing.
+void gemm(Stream& stream, const GemmArgs& args);
+
+}  // namespace krait::kernels
