@@ -43,6 +43,18 @@ inline constexpr int64_t kHeaderTimeoutNs = 10 * kSecond;    // first byte to la
 inline constexpr int64_t kBodyTimeoutNs = 60 * kSecond;
 inline constexpr int64_t kIdleConnectionNs = 75 * kSecond;
 inline constexpr int64_t kKeepAliveCommentNs = 10 * kSecond;  // SSE comment when nothing else was sent
+inline constexpr int kMaxRequestHeaders = 256;              // header fields of a request
+inline constexpr int kMaxRequestIdBytes = 128;              // x-request-id of a client
+inline constexpr int64_t kMaxPipelinedBytes = 64 * kKiB;    // read ahead while a request of the connection is answered
+inline constexpr int64_t kMaxBufferedBodyBytes = 1 * kGiB;  // bodies being read, all connections together
+inline constexpr int64_t kSocketSendBufferBytes = 256 * kKiB;  // the kernel's share of a stream's backlog
+inline constexpr int64_t kLingerNs = 2 * kSecond;           // an early answer may be read this long before the close
+inline constexpr int64_t kPeerPollNs = 50 * kMs;            // looks for a close behind bytes that are not read yet
+inline constexpr int64_t kAcceptRetryNs = 100 * kMs;        // after accept failed for want of descriptors
+inline constexpr int kMaxRefusedConnections = 64;           // over the limit, being told so at once; more are just closed
+inline constexpr int kListenBacklog = 1024;
+inline constexpr int kMaxMetricsConnections = 64;
+inline constexpr int64_t kMaxMetricsHeaderBytes = 8 * kKiB;
 
 // Wire between daemons.
 inline constexpr int64_t kMaxWireMessageBytes = 64 * kMiB;
