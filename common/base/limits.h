@@ -73,6 +73,15 @@ inline constexpr int64_t kMaxQueuedTokens = int64_t{1} << 26;  // prompt tokens 
 inline constexpr int kMaxStepRows = 2048;          // rows of one step, decode and prefill together
 inline constexpr int kLogitRowsPerPass = 64;       // rows of lm_head computed and held at once
 
+// Collectives.
+inline constexpr int kMaxCollectiveTickets = 8;                        // operations in flight of one rank
+inline constexpr int64_t kCollectiveStageBytes = 256 * kKiB;           // of a rank's part, on the way in one step
+inline constexpr int64_t kMaxCollectiveStageBytes = 4 * kMiB;
+inline constexpr int64_t kMaxCollectiveMessageBytes = int64_t{1} << 32;  // a rank's part, or the result, of one operation
+inline constexpr int64_t kCollectiveSpinNs = 50 * kUs;                 // a wait spins this long at most, then sleeps
+inline constexpr int64_t kCollectiveSleepNs = 20 * kMs;                // one sleep; then deadline and abort are looked at
+inline constexpr int64_t kCollectiveTimeoutNs = 30 * kSecond;          // of an operation without a deadline of its own
+
 static_assert(kMaxStepRows >= kDefaultMaxSlots, "a step must hold one decode row a slot");
 static_assert(kMaxPromptTokens * 4 < kMaxWireMessageBytes, "a prompt must fit one message");
 static_assert(kMaxEchoLogprobTokens <= kMaxPromptTokens);
