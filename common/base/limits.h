@@ -24,6 +24,7 @@ inline constexpr int64_t kMaxSafetensorsHeaderBytes = 100 * kMiB;
 inline constexpr int64_t kMaxBodyBytes = 8 * kMiB;            // body of a request, by default
 inline constexpr int64_t kMaxHeaderBytes = 64 * kKiB;         // request line and headers together
 inline constexpr int64_t kMaxPromptTokens = int64_t{1} << 20;  // tokens of one prompt
+inline constexpr int64_t kMaxSequenceTokens = int64_t{1} << 24;  // prompt and generated tokens of one sequence
 inline constexpr int64_t kMaxEchoLogprobTokens = 65'536;      // prompt tokens whose logprobs are returned
 inline constexpr int kMaxPromptsPerRequest = 2048;            // prompts of one request
 inline constexpr int kMaxChoices = 128;                       // n
@@ -32,7 +33,10 @@ inline constexpr int kMaxLogprobs = 20;                       // alternatives a 
 inline constexpr int kMaxStopStrings = 16;
 inline constexpr int kMaxStopStringBytes = 1024;
 inline constexpr int kMaxStopTokens = 128;
+inline constexpr int kMaxStopIds = 2 * kMaxStopTokens;        // the model's own and the request's together
 inline constexpr int kMaxLogitBias = 1024;
+inline constexpr int kMaxMarks = 64;                          // prompt lengths whose state a client wants kept
+inline constexpr int64_t kMaxDeadlineMs = int64_t{7} * 24 * 3600 * 1000;
 inline constexpr int kMaxJsonDepth = 64;
 
 // Connections.
@@ -59,6 +63,11 @@ inline constexpr int64_t kMaxMetricsHeaderBytes = 8 * kKiB;
 // Wire between daemons.
 inline constexpr int64_t kMaxWireMessageBytes = 64 * kMiB;
 inline constexpr int kMaxWireDepth = 16;
+inline constexpr int64_t kMaxWireNameBytes = 1 * kKiB;   // names, keys, ids
+inline constexpr int64_t kMaxWireTextBytes = 16 * kKiB;  // words for people; longer ones are cut when sent
+inline constexpr int kMaxPeerNameBytes = 255;            // a transport's name for a peer (ZeroMQ's bound)
+inline constexpr int kMaxIpcPathBytes = 107;             // sun_path less its end
+inline constexpr int64_t kWireFlushNs = 200 * kMs;       // queued messages may still leave after a transport is closed
 inline constexpr int kWireHighWaterMark = 16'384;  // messages queued for one peer
 inline constexpr int64_t kHeartbeatNs = 500 * kMs;
 inline constexpr int64_t kPeerTimeoutNs = 3 * kSecond;  // without a word, a peer is lost
@@ -71,7 +80,7 @@ inline constexpr int kDefaultMaxQueue = 1024;      // waiting requests of a grou
 inline constexpr int kMaxQueue = 1 << 20;
 inline constexpr int64_t kMaxQueuedTokens = int64_t{1} << 26;  // prompt tokens of all waiting requests of a group
 inline constexpr int kMaxStepRows = 2048;          // rows of one step, decode and prefill together
-inline constexpr int kLogitRowsPerPass = 64;       // rows of lm_head computed and held at once
+inline constexpr int kLogitRowsPerPass = 32;       // rows of lm_head computed and held at once
 
 // Collectives.
 inline constexpr int kMaxCollectiveTickets = 8;                        // operations in flight of one rank
@@ -82,8 +91,12 @@ inline constexpr int64_t kCollectiveSpinNs = 50 * kUs;                 // a wait
 inline constexpr int64_t kCollectiveSleepNs = 20 * kMs;                // one sleep; then deadline and abort are looked at
 inline constexpr int64_t kCollectiveTimeoutNs = 30 * kSecond;          // of an operation without a deadline of its own
 
+// Metrics.
+inline constexpr int kMaxMetricSeries = 512;  // label sets of one metric; later ones share the series "other"
+
 static_assert(kMaxStepRows >= kDefaultMaxSlots, "a step must hold one decode row a slot");
 static_assert(kMaxPromptTokens * 4 < kMaxWireMessageBytes, "a prompt must fit one message");
 static_assert(kMaxEchoLogprobTokens <= kMaxPromptTokens);
+static_assert(kMaxPromptTokens < kMaxSequenceTokens, "a sequence is a prompt and what follows");
 
 }  // namespace krait::limits

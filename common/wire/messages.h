@@ -39,6 +39,7 @@ struct SamplingParams final {
   std::vector<int32_t> stop_ids;   // sorted; the model's eos (unless ignored) and the request's stop_token_ids
   uint32_t min_tokens = 0;         // stop_ids are not sampled before that many tokens were generated
   uint64_t seed = 0;               // always set; the coordinator draws it when the client gave none
+  uint32_t vocab_limit = 0;        // ids from here on have no string and are never sampled; 0: every id may be
   uint32_t choice = 0;             // index among the n choices of a prompt: the second half of the noise key
   int32_t logprobs = -1;           // -1: none; else the chosen token's logprob and that many alternatives
   bool prompt_logprobs = false;    // also for every prompt token but the first
@@ -209,6 +210,7 @@ struct Ready final {
   uint64_t epoch = 0;
   uint32_t rank = 0;
   uint32_t slots = 0;          // state slots that it holds
+  uint32_t max_rows = 0;       // rows of a step that its buffers hold
   std::string numerics_id;     // all ranks must agree
   uint64_t weight_bytes = 0;
   uint64_t state_bytes = 0;    // of all slots

@@ -1,0 +1,198 @@
+#include "shard_server/scheduler/scheduler.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "common/base/check.h"
+#include "common/base/units.h"
+
+namespace krait::scheduler {
+namespace {
+
+/// An upper bound of the wait that is worth telling a client who was refused.
+constexpr double kMostRetryAfterS = 60;
+
+Error invalid(std::string message, std::string param) {
+  return Error{Errc::kInvalidArgument, std::move(message), std::move(param)};
+}
+
+}  // namespace
+
+Scheduler::Scheduler(SchedulerOptions options, const Clock& clock) : options_(std::move(options)), clock_(clock) {
+  CHECK_GT(options_.slots, 0u);
+  CHECK_LE(options_.slots, static_cast<uint32_t>(limits::kMaxSlots));
+  // Every running sequence must fit a step's decode rows, and a prompt must still move on beside them.
+  CHECK_LE(int64_t{options_.slots} + StepCost::kMinPrefillRows, options_.max_step_rows);
+  for (int32_t slot = static_cast<int32_t>(options_.slots) - 1; slot >= 0; --slot) free_slots_.push_back(slot);
+}
+
+std::optional<Error> Scheduler::refusal(const wire::Submit& submit) const {
+  if (submit.model != options_.model) {
+    return Error{Errc::kNotFound, fmt::format("model '{}' is not served here", submit.model), "model"};
+  }
+  if (!submit.numerics_id.empty() && submit.numerics_id != options_.numerics_id) {
+    return Error{Errc::kUnavailable, "this group has another numerics id than the one asked for", "numerics_id"};
+  }
+  if (submit.tokens.empty()) return invalid("the prompt has no tokens", "prompt");
+  if (static_cast<int64_t>(submit.tokens.size()) > limits::kMaxPromptTokens) {
+    return invalid(fmt::format("the prompt has {} tokens; at most {} are taken", submit.tokens.size(),
+                               limits::kMaxPromptTokens), "prompt");
+  }
+  if (submit.generated > submit.tokens.size() || submit.generated > submit.max_tokens) {
+    return invalid("more tokens are marked as generated than there are", "generated");
+  }
+  for (const int32_t token : submit.tokens) {
+    if (token < 0 || token >= options_.vocab_size) {
+      return invalid(fmt::format("token id {} is not within the vocabulary of {}", token, options_.vocab_size),
+                     "prompt");
+    }
+  }
+  if (by_key_.size() >= size_t{options_.max_queue} + options_.slots ||
+      waiting_.size() >= options_.max_queue + free_slots_.size() ||
+      queued_tokens_ + static_cast<int64_t>(submit.tokens.size()) > limits::kMaxQueuedTokens) {
+    return Error{Errc::kOverloaded, "the queue is full; try again later", ""};
+  }
+  if (draining_) return Error{Errc::kUnavailable, "this group is shutting down", ""};
+  return std::nullopt;
+}
+
+void Scheduler::submit(const std::string& peer, wire::Submit submit) {
+  const SequenceKey key{peer, submit.request};
+  auto error = refusal(submit);
+  if (!error && by_key_.contains(key)) error = invalid("a request with this number is running", "request");
+  if (error) {
+    ++stats_.rejected;
+    const double wait_s = std::clamp(backlog_seconds(), 1.0, kMostRetryAfterS);
+    send(peer, wire::Rejected{key.request, *std::move(error), static_cast<uint32_t>(wait_s)});
+    return;
+  }
+  auto sequence = std::make_shared<Sequence>();
+  sequence->key = key;
+  sequence->received_ns = clock_.now_ns();
+  if (submit.deadline_ms > 0) sequence->deadline_ns = sequence->received_ns + submit.deadline_ms * kMs;
+  sequence->generated = sequence->planned_generated = submit.generated;
+  sequence->submit = std::move(submit);
+  queued_tokens_ += static_cast<int64_t>(sequence->submit.tokens.size());
+  by_key_.emplace(key, sequence);
+  waiting_.push_back(sequence);
+  send(peer, wire::Accepted{key.request});
+  // With nothing to generate and nothing to score there is nothing to run.
+  if (!sequence->wants_tokens() && (!sequence->submit.sampling.prompt_logprobs || sequence->prefill_tokens() == 0)) {
+    end(sequence, wire::FinishReason::kLength);
+  }
+}
+
+void Scheduler::cancel(const std::string& peer, const wire::Cancel& cancel) {
+  const auto found = by_key_.find(SequenceKey{peer, cancel.request});
+  if (found == by_key_.end()) return;
+  ++stats_.cancelled;
+  end(SequencePtr(found->second), wire::FinishReason::kCancelled);
+}
+
+void Scheduler::drop_peer(const std::string& peer) {
+  std::vector<SequencePtr> theirs;
+  for (auto at = by_key_.lower_bound(SequenceKey{peer, 0}); at != by_key_.end() && at->first.peer == peer; ++at) {
+    theirs.push_back(at->second);
+  }
+  for (const auto& sequence : theirs) {
+    ++stats_.cancelled;
+    forget(sequence);
+  }
+  std::erase_if(outgoing_, [&](const Outgoing& out) { return out.peer == peer; });
+}
+
+void Scheduler::expire() {
+  const int64_t now_ns = clock_.now_ns();
+  std::vector<SequencePtr> late;
+  for (const auto& [key, sequence] : by_key_) {
+    if (sequence->deadline_ns != 0 && now_ns >= sequence->deadline_ns) late.push_back(sequence);
+  }
+  for (const auto& sequence : late) end(sequence, wire::FinishReason::kDeadline);
+}
+
+std::optional<wire::Step> Scheduler::plan() {
+  if (in_flight_.size() >= static_cast<size_t>(limits::kMaxPlansInFlight)) return std::nullopt;
+  wire::Step step;
+  InFlight record;
+  plan_decodes(step, record);
+  plan_prefills(step, record);
+  if (step.runs.empty()) return std::nullopt;
+  step.step = record.step = next_step_++;
+  step.deadline_ms = options_.step_deadline_ms;
+  in_flight_.push_back(std::move(record));
+  return step;
+}
+
+void Scheduler::plan_decodes(wire::Step& step, InFlight& record) {
+  for (const auto& sequence : running_) {
+    if (!sequence->may_decode()) continue;
+    wire::StepRun run;
+    run.in_slot = run.out_slot = run.sequence_slot = sequence->slot;
+    // The prompt and the tokens generated so far, less the newest: that one is this row's input.
+    run.position = static_cast<uint32_t>(sequence->submit.tokens.size()) + sequence->planned_generated -
+                   sequence->submit.generated - 1;
+    run.sample = true;
+    ++sequence->planned_generated;
+    step.runs.push_back(std::move(run));
+    record.runs.push_back({sequence, true, false});
+    ++record.rows;
+  }
+}
+
+void Scheduler::plan_prefills(wire::Step& step, InFlight& record) {
+  int64_t budget_rows =
+      cost_.prefill_budget(record.rows, options_.max_step_ms, options_.max_step_rows - record.rows);
+  for (const auto& sequence : running_) {
+    if (budget_rows <= 0) return;
+    if (!sequence->prefilled()) budget_rows -= plan_prefill_of(sequence, budget_rows, step, record);
+  }
+  while (budget_rows > 0 && !waiting_.empty() && !free_slots_.empty()) {
+    const SequencePtr sequence = waiting_.front();
+    waiting_.pop_front();
+    queued_tokens_ -= static_cast<int64_t>(sequence->submit.tokens.size());
+    admit(sequence, step);
+    budget_rows -= plan_prefill_of(sequence, budget_rows, step, record);
+  }
+}
+
+void Scheduler::admit(const SequencePtr& sequence, wire::Step& step) {
+  sequence->slot = free_slots_.back();
+  free_slots_.pop_back();
+  sequence->first_row_ns = clock_.now_ns();
+  running_.push_back(sequence);
+  const auto prompt_tokens = static_cast<uint32_t>(sequence->submit.tokens.size()) - sequence->submit.generated;
+  step.admissions.push_back({sequence->slot, prompt_tokens, sequence->submit.sampling});
+}
+
+int64_t Scheduler::plan_prefill_of(const SequencePtr& sequence, int64_t budget_rows, wire::Step& step,
+                                   InFlight& record) {
+  const auto& tokens = sequence->submit.tokens;
+  const uint32_t begin = sequence->planned_tokens;
+  const auto rows = std::min<int64_t>(budget_rows, sequence->prefill_tokens() - begin);
+  const auto end = begin + static_cast<uint32_t>(rows);
+  wire::StepRun run;
+  run.in_slot = begin == 0 ? -1 : sequence->slot;
+  run.out_slot = run.sequence_slot = sequence->slot;
+  run.position = begin;
+  run.tokens.assign(tokens.begin() + begin, tokens.begin() + end);
+  run.prompt_logprobs = sequence->submit.sampling.prompt_logprobs;
+  run.next_token = end < tokens.size() ? tokens[end] : -1;
+  sequence->planned_tokens = end;
+  run.sample = sequence->prefilled() && sequence->wants_tokens();
+  if (run.sample) ++sequence->planned_generated;
+  record.runs.push_back({sequence, run.sample, run.prompt_logprobs});
+  record.rows += rows;
+  record.prompt_rows += rows;
+  step.runs.push_back(std::move(run));
+  return rows;
+}
+
+std::vector<Outgoing> Scheduler::take_outgoing() { return std::exchange(outgoing_, {}); }
+
+double Scheduler::backlog_seconds() const {
+  int64_t rows = queued_tokens_;
+  for (const auto& sequence : running_) rows += sequence->prefill_tokens() - sequence->planned_tokens;
+  return static_cast<double>(rows) * cost_.row_ms() / 1e3;
+}
+
+}  // namespace krait::scheduler

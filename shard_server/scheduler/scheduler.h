@@ -1,0 +1,132 @@
+// The leader's scheduler: continuous batching as a machine without threads, sockets or clock of its own. Requests and
+// step results go in; step plans and messages to coordinators come out. The same calls in the same order give the same
+// plans, so a seed reproduces a run.
+//
+// A plan is one flat batch: a decode row for every running sequence, then prefill rows, first come first served, until
+// the step would pass --max-step-ms. Up to limits::kMaxPlansInFlight plans are made before their predecessors' results
+// are known: the token between them stays on the ranks.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/base/clock.h"
+#include "common/base/limits.h"
+#include "common/wire/messages.h"
+#include "shard_server/scheduler/sequence.h"
+#include "shard_server/scheduler/step_cost.h"
+
+namespace krait::scheduler {
+
+struct SchedulerOptions final {
+  std::string model;        // served name; a Submit for another one is rejected
+  std::string numerics_id;  // a Submit that asks for another one is rejected
+  int64_t vocab_size = 0;
+  uint32_t slots = 1;
+  uint32_t max_queue = limits::kDefaultMaxQueue;
+  double max_step_ms = 50;
+  int64_t max_step_rows = limits::kMaxStepRows;
+  int64_t step_deadline_ms = 30'000;
+};
+
+struct Outgoing final {
+  std::string peer;
+  wire::Message message;
+};
+
+struct SchedulerStats final {
+  uint64_t steps = 0;
+  uint64_t prompt_tokens = 0;     // rows of prompts that ran
+  uint64_t generated_tokens = 0;  // tokens sent
+  uint64_t rejected = 0;
+  uint64_t cancelled = 0;
+};
+
+class Scheduler final {
+ public:
+  Scheduler(SchedulerOptions options, const Clock& clock);
+
+  /// Queues a sequence (answer: Accepted) or refuses it (answer: Rejected, with the field at fault or, when the queue
+  /// is full or the group drains, a time after which to try again).
+  void submit(const std::string& peer, wire::Submit submit);
+
+  /// Ends a sequence: no plan made from now on holds it, its slot is free at once. Answered by Finished(kCancelled).
+  /// A sequence that is not there has ended already; that is no error.
+  void cancel(const std::string& peer, const wire::Cancel& cancel);
+
+  /// Ends every sequence of a coordinator that is gone. Nothing is sent to it.
+  void drop_peer(const std::string& peer);
+
+  /// Accepts nothing from now on; what was accepted runs to its end.
+  void drain() { draining_ = true; }
+  bool drained() const { return draining_ && waiting_.empty() && running_.empty() && in_flight_.empty(); }
+
+  /// Ends sequences whose deadline has passed. Call regularly.
+  void expire();
+
+  /// The next plan, or nothing when there is no work or enough plans are in flight. `epoch` is left to the caller.
+  std::optional<wire::Step> plan();
+
+  /// The result of the oldest plan in flight, on which all ranks agree.
+  void step_done(const wire::StepDone& done);
+
+  /// Ends everything with `error`: the group is lost.
+  void fail_all(const Error& error);
+
+  /// Messages to send since the last call, in order.
+  std::vector<Outgoing> take_outgoing();
+
+  uint32_t running() const { return static_cast<uint32_t>(running_.size()); }
+  uint32_t waiting() const { return static_cast<uint32_t>(waiting_.size()); }
+  uint32_t plans_in_flight() const { return static_cast<uint32_t>(in_flight_.size()); }
+  uint32_t free_slots() const { return static_cast<uint32_t>(free_slots_.size()); }
+  double tokens_per_second() const { return tokens_per_second_; }
+  double backlog_seconds() const;
+  const SchedulerStats& stats() const { return stats_; }
+
+ private:
+  struct PlannedRun final {
+    SequencePtr sequence;
+    bool samples = false;  // brings one RowSample
+    bool scores = false;   // brings one RowLogprobs
+  };
+  struct InFlight final {
+    uint64_t step = 0;
+    int64_t rows = 0;
+    int64_t prompt_rows = 0;
+    std::vector<PlannedRun> runs;
+  };
+
+  std::optional<Error> refusal(const wire::Submit& submit) const;
+  void plan_decodes(wire::Step& step, InFlight& record);
+  void plan_prefills(wire::Step& step, InFlight& record);
+  int64_t plan_prefill_of(const SequencePtr& sequence, int64_t budget_rows, wire::Step& step, InFlight& record);
+  void admit(const SequencePtr& sequence, wire::Step& step);
+  void take_token(Sequence& sequence);
+  bool in_later_plan(const SequencePtr& sequence) const;
+  void observe(const InFlight& record, const wire::StepDone& done);
+  void end(const SequencePtr& sequence, wire::FinishReason reason, const Error& error = {});
+  void forget(const SequencePtr& sequence);
+  void send(const std::string& peer, wire::Message message);
+
+  const SchedulerOptions options_;
+  const Clock& clock_;
+  StepCost cost_;
+  bool draining_ = false;
+  uint64_t next_step_ = 1;
+  std::deque<SequencePtr> waiting_;              // not admitted yet, oldest first
+  std::vector<SequencePtr> running_;             // hold a slot, in order of admission
+  std::map<SequenceKey, SequencePtr> by_key_;    // waiting and running
+  std::vector<int32_t> free_slots_;
+  std::deque<InFlight> in_flight_;
+  std::vector<Outgoing> outgoing_;
+  int64_t queued_tokens_ = 0;                    // prompt tokens of waiting_
+  double tokens_per_second_ = 0;
+  SchedulerStats stats_;
+};
+
+}  // namespace krait::scheduler

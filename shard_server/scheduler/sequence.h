@@ -1,0 +1,48 @@
+// One sequence inside the leader: what was asked, how far it is planned, how far it is known.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/wire/messages.h"
+
+namespace krait::scheduler {
+
+/// Whose request it is: a coordinator (as the transport names it) and that coordinator's number for it.
+struct SequenceKey final {
+  std::string peer;
+  uint64_t request = 0;
+  friend auto operator<=>(const SequenceKey&, const SequenceKey&) = default;
+};
+
+struct Sequence final {
+  SequenceKey key;
+  wire::Submit submit;
+  int64_t received_ns = 0;
+  int64_t deadline_ns = 0;     // 0: none
+  int64_t first_row_ns = 0;    // when its first row was planned; 0: still waiting
+  int64_t first_token_ns = 0;  // when its first token was known; 0: none yet
+
+  int32_t slot = -1;
+  uint32_t planned_tokens = 0;     // tokens of submit.tokens that are in plans made so far
+  uint32_t planned_generated = 0;  // generated tokens, earlier ones included, whose sampling is in plans made so far
+  uint32_t generated = 0;          // generated tokens that are known, earlier ones included
+  bool ended = false;              // finished, cancelled or expired: in no plan made from now on
+
+  /// Tokens that prefill has to run. Scoring alone never needs the last one's logits.
+  uint32_t prefill_tokens() const {
+    const auto count = static_cast<uint32_t>(submit.tokens.size());
+    return wants_tokens() ? count : count - 1;
+  }
+  bool wants_tokens() const { return submit.max_tokens > submit.generated; }
+  bool prefilled() const { return planned_tokens == prefill_tokens(); }
+  bool may_decode() const {
+    return prefilled() && planned_generated > submit.generated && planned_generated < submit.max_tokens;
+  }
+};
+
+using SequencePtr = std::shared_ptr<Sequence>;
+
+}  // namespace krait::scheduler

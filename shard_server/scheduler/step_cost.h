@@ -1,0 +1,31 @@
+// What a step costs, learned from the steps that ran: it turns --max-step-ms into a number of prefill rows.
+#pragma once
+
+#include <cstdint>
+
+namespace krait::scheduler {
+
+/// A step of n rows takes about base + n x row milliseconds. Both are smoothed; neither affects any result, only how
+/// prompts are cut, and results do not depend on that.
+class StepCost final {
+ public:
+  /// A step of `rows` rows took `step_ms`.
+  void observe(int64_t rows, double step_ms);
+
+  /// Prefill rows that fit beside `decode_rows` within `max_step_ms`; at least kMinPrefillRows, so that a prompt always
+  /// moves on, and at most `max_rows`.
+  int64_t prefill_budget(int64_t decode_rows, double max_step_ms, int64_t max_rows) const;
+
+  double base_ms() const { return base_ms_; }
+  double row_ms() const { return row_ms_; }
+
+  static constexpr int64_t kMinPrefillRows = 16;
+
+ private:
+  // Before the first observation a row is taken to cost this much: a first chunk that is small on any model.
+  double base_ms_ = 0;
+  double row_ms_ = 0.5;
+  bool has_base_ = false;
+};
+
+}  // namespace krait::scheduler

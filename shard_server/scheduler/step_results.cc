@@ -1,0 +1,145 @@
+// The second half of the scheduler: what happens when a step's result is known, and how sequences end.
+#include <algorithm>
+#include <utility>
+
+#include "common/base/check.h"
+#include "common/base/units.h"
+#include "shard_server/scheduler/scheduler.h"
+
+namespace krait::scheduler {
+namespace {
+
+constexpr double kSpeedSmoothing = 0.1;
+
+/// Gathers what one step brings each coordinator into one message each.
+class Post final {
+ public:
+  explicit Post(uint64_t step) : step_(step) {}
+
+  wire::TokenChunk& chunk(const Sequence& sequence) {
+    auto& tokens = by_peer_[sequence.key.peer];
+    tokens.step = step_;
+    for (auto& chunk : tokens.chunks) {
+      if (chunk.request == sequence.key.request) return chunk;
+    }
+    tokens.chunks.push_back({.request = sequence.key.request, .first_index = sequence.generated});
+    return tokens.chunks.back();
+  }
+  std::map<std::string, wire::Tokens>& messages() { return by_peer_; }
+
+ private:
+  uint64_t step_;
+  std::map<std::string, wire::Tokens> by_peer_;
+};
+
+bool is_stop(const Sequence& sequence, int32_t token) {
+  const auto& stops = sequence.submit.sampling.stop_ids;
+  return std::binary_search(stops.begin(), stops.end(), token);
+}
+
+}  // namespace
+
+void Scheduler::step_done(const wire::StepDone& done) {
+  CHECK(!in_flight_.empty());
+  const InFlight record = std::move(in_flight_.front());
+  in_flight_.pop_front();
+  CHECK_EQ(record.step, done.step);
+  observe(record, done);
+
+  Post post(done.step);
+  std::vector<std::pair<SequencePtr, wire::FinishReason>> ended;
+  auto sample = done.samples.begin();
+  auto scores = done.prompt_logprobs.begin();
+  for (const auto& run : record.runs) {
+    // Results come in the order of the runs, also those of sequences that have ended since: skip, but count them.
+    CHECK(!run.samples || sample != done.samples.end());
+    CHECK(!run.scores || scores != done.prompt_logprobs.end());
+    const auto* run_sample = run.samples ? &*sample++ : nullptr;
+    const auto* run_scores = run.scores ? &*scores++ : nullptr;
+    const auto& sequence = run.sequence;
+    if (sequence->ended) continue;
+    if (run_scores != nullptr && !run_scores->entries.empty()) {
+      auto& chunk = post.chunk(*sequence);
+      chunk.first_position = run_scores->first_position;
+      chunk.prompt_logprobs = run_scores->entries;
+    }
+    if (run_sample != nullptr && !run_sample->done) {
+      post.chunk(*sequence).tokens.push_back(run_sample->token);
+      take_token(*sequence);
+      if (is_stop(*sequence, run_sample->token.token)) {
+        ended.emplace_back(sequence, wire::FinishReason::kStop);
+        continue;
+      }
+    }
+    const bool all_known = sequence->generated == sequence->submit.max_tokens;
+    if (all_known && sequence->prefilled() && !in_later_plan(sequence)) {
+      ended.emplace_back(sequence, wire::FinishReason::kLength);
+    }
+  }
+  for (auto& [peer, tokens] : post.messages()) send(peer, std::move(tokens));
+  for (const auto& [sequence, reason] : ended) end(sequence, reason);
+}
+
+void Scheduler::take_token(Sequence& sequence) {
+  ++sequence.generated;
+  ++stats_.generated_tokens;
+  if (sequence.first_token_ns == 0) sequence.first_token_ns = clock_.now_ns();
+}
+
+bool Scheduler::in_later_plan(const SequencePtr& sequence) const {
+  return std::any_of(in_flight_.begin(), in_flight_.end(), [&](const InFlight& record) {
+    return std::any_of(record.runs.begin(), record.runs.end(),
+                       [&](const PlannedRun& run) { return run.sequence == sequence; });
+  });
+}
+
+void Scheduler::observe(const InFlight& record, const wire::StepDone& done) {
+  ++stats_.steps;
+  stats_.prompt_tokens += static_cast<uint64_t>(record.prompt_rows);
+  const double step_ms = static_cast<double>(done.timings.total_us) / 1e3;
+  cost_.observe(record.rows, step_ms);
+  if (step_ms > 0) {
+    const double speed = static_cast<double>(record.rows) / step_ms * 1e3;
+    tokens_per_second_ += (tokens_per_second_ == 0 ? 1 : kSpeedSmoothing) * (speed - tokens_per_second_);
+  }
+}
+
+void Scheduler::end(const SequencePtr& sequence, wire::FinishReason reason, const Error& error) {
+  const int64_t now_ns = clock_.now_ns();
+  wire::Finished finished;
+  finished.request = sequence->key.request;
+  finished.reason = reason;
+  finished.generated = sequence->generated;
+  finished.error = error;
+  const int64_t first_row_ns = sequence->first_row_ns != 0 ? sequence->first_row_ns : now_ns;
+  const int64_t first_token_ns = sequence->first_token_ns != 0 ? sequence->first_token_ns : now_ns;
+  finished.queue_us = (first_row_ns - sequence->received_ns) / kUs;
+  finished.prefill_us = (first_token_ns - first_row_ns) / kUs;
+  finished.decode_us = (now_ns - first_token_ns) / kUs;
+  forget(sequence);
+  send(sequence->key.peer, finished);
+}
+
+void Scheduler::forget(const SequencePtr& sequence) {
+  sequence->ended = true;
+  by_key_.erase(sequence->key);
+  if (sequence->slot >= 0) {
+    // Ranks run plans in order, so the next owner's admission comes after every row that still names this slot.
+    free_slots_.push_back(sequence->slot);
+    std::erase(running_, sequence);
+  } else {
+    queued_tokens_ -= static_cast<int64_t>(sequence->submit.tokens.size());
+    std::erase(waiting_, sequence);
+  }
+}
+
+void Scheduler::fail_all(const Error& error) {
+  in_flight_.clear();
+  while (!by_key_.empty()) end(SequencePtr(by_key_.begin()->second), wire::FinishReason::kError, error);
+}
+
+void Scheduler::send(const std::string& peer, wire::Message message) {
+  outgoing_.push_back({peer, std::move(message)});
+}
+
+}  // namespace krait::scheduler
