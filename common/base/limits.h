@@ -18,7 +18,22 @@ inline constexpr int64_t kMaxStateSize = 1024;             // d_state
 inline constexpr int64_t kMaxConvKernel = 8;               // taps of the causal convolution
 inline constexpr int64_t kMaxConfigBytes = 4 * kMiB;       // config.json and its like
 inline constexpr int64_t kMaxTokenizerBytes = 256 * kMiB;  // tokenizer.json
+inline constexpr int kMaxTokenizerDepth = 16;              // sequences of pipeline parts inside each other
+inline constexpr int kMaxTokenizerParts = 64;              // parts of one such sequence
+inline constexpr int64_t kMaxTokenBytes = 64 * kKiB;       // text of one token
+inline constexpr int64_t kMaxEncodeBytes = 64 * kMiB;      // text encoded in one call
+inline constexpr int64_t kMaxNormalizedBytes = 512 * kMiB;  // the same, after normalizers and byte mapping
+inline constexpr int64_t kMaxRegexSteps = 10'000'000;      // of one match of a tokenizer's pattern
+inline constexpr int kTokenizerCacheWords = 32'768;        // words whose ids one encoding thread remembers
+inline constexpr int kMaxIdleTokenizerScratches = 16;      // caches kept between calls
 inline constexpr int64_t kMaxSafetensorsHeaderBytes = 100 * kMiB;
+inline constexpr int64_t kMaxIndexBytes = 64 * kMiB;          // model.safetensors.index.json
+inline constexpr int64_t kMaxCheckpointFiles = 1024;          // files of one checkpoint
+inline constexpr int64_t kMaxTensors = int64_t{1} << 20;      // tensors of one file
+inline constexpr int64_t kMaxTensorAxes = 8;                  // axes of a tensor
+inline constexpr int64_t kMaxEosIds = 128;                    // ids that end a text
+inline constexpr double kMinShare = 1e-6;                     // speeds of ranks against each other
+inline constexpr double kMaxShare = 1e6;
 
 // Requests.
 inline constexpr int64_t kMaxBodyBytes = 8 * kMiB;            // body of a request, by default

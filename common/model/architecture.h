@@ -21,6 +21,10 @@ struct Architecture final {
   ModelPlan (*make_plan)(const ModelConfig& config);
 };
 
+#define ARCHITECTURE(name) extern const Architecture kArchitecture_##name;
+#include "common/model/architectures.def"
+#undef ARCHITECTURE
+
 /// The rows of architectures.def.
 std::span<const Architecture* const> all_architectures();
 
