@@ -1,0 +1,145 @@
+#include "common/weights/slice_reader.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include "common/base/check.h"
+#include "common/base/units.h"
+#include "common/tensor/half.h"
+
+namespace krait {
+namespace {
+
+constexpr int64_t kDropBytes = 8 * kMiB;  // read this much, then give the pages back
+
+bool is_float(DType dtype) {
+  return dtype == DType::kF32 || dtype == DType::kBF16 || dtype == DType::kF16;
+}
+
+template <class Stored, class Convert>
+void convert_each(const std::byte* data, std::span<float> out, Convert convert) {
+  for (size_t i = 0; i < out.size(); ++i) {
+    Stored stored;
+    std::memcpy(&stored, data + i * sizeof(Stored), sizeof(Stored));  // files do not align
+    out[i] = convert(stored);
+  }
+}
+
+void convert(DType dtype, const std::byte* data, std::span<float> out) {
+  switch (dtype) {
+    case DType::kF32:
+      if (!out.empty()) std::memcpy(out.data(), data, out.size_bytes());
+      return;
+    case DType::kBF16:
+      return convert_each<uint16_t>(data, out, bf16_to_f32);
+    case DType::kF16:
+      return convert_each<uint16_t>(data, out, f16_to_f32);
+    default:
+      check_failed(__FILE__, __LINE__, "float dtype", std::string(dtype_name(dtype)));
+  }
+}
+
+int64_t count_nonfinite(std::span<const float> values) {
+  int64_t count = 0;
+  for (const float value : values)
+    count += (std::bit_cast<uint32_t>(value) & 0x7f800000u) == 0x7f800000u ? 1 : 0;
+  return count;
+}
+
+/// A tensor of no axes is read as one of one element.
+Shape at_least_one_axis(const Shape& shape) {
+  return shape.empty() ? Shape{1} : shape;
+}
+
+}  // namespace
+
+Result<SliceReader> SliceReader::make(std::shared_ptr<const SafetensorsFile> file, const TensorView& whole,
+                                      const TensorSpec& spec, const Partition& partition, int rank) {
+  if (!is_float(whole.dtype)) {
+    return Error{Errc::kUnsupported,
+                 fmt::format("{}: tensor '{}' is {}; F32, BF16 and F16 are served", file->path(), spec.stored_name(),
+                             dtype_name(whole.dtype)),
+                 spec.stored_name()};
+  }
+  if (whole.shape != spec.shape) {
+    return Error{Errc::kCorrupt, fmt::format("{}: tensor '{}' has another shape", file->path(), spec.stored_name()),
+                 spec.stored_name()};
+  }
+  SliceReader reader;
+  const Shape shape = at_least_one_axis(whole.shape);
+  const auto axis = static_cast<size_t>(spec.cut.axis);
+  CHECK_LT(axis, shape.size());
+  reader.file_ = std::move(file);
+  reader.whole_ = whole;
+  reader.local_shape_ = krait::local_shape(spec, partition, rank);
+  reader.parts_ = local_parts(spec, partition, rank);
+  reader.cut_is_last_axis_ = axis + 1 == shape.size();
+  reader.cut_extent_ = shape[axis];
+  reader.whole_row_elements_ = shape.back();
+
+  const Shape local = at_least_one_axis(reader.local_shape_);
+  reader.local_extent_ = local[axis];
+  reader.row_elements_ = local.back();
+  reader.rows_ = 1;
+  for (size_t i = 0; i + 1 < local.size(); ++i) {
+    reader.rows_ *= local[i];
+    if (i > axis) reader.inner_rows_ *= local[i];
+  }
+  return reader;
+}
+
+SliceReader::~SliceReader() {
+  if (file_) file_->drop_pages(whole_);
+}
+
+void SliceReader::drop_behind(int64_t whole_element) {
+  const int64_t element_bytes = dtype_bytes(whole_.dtype);
+  if (whole_element < dropped_to_) dropped_to_ = whole_element;  // read again from further up
+  if ((whole_element - dropped_to_) * element_bytes < kDropBytes) return;
+  file_->drop_pages({whole_.dtype, {whole_element - dropped_to_}, whole_.data + dropped_to_ * element_bytes});
+  dropped_to_ = whole_element;
+}
+
+void SliceReader::read_row(int64_t local_row, std::span<float> out) {
+  CHECK(local_row >= 0 && local_row < rows_);
+  CHECK_EQ(static_cast<int64_t>(out.size()), row_elements_);
+  const int64_t element_bytes = dtype_bytes(whole_.dtype);
+  if (cut_is_last_axis_) {
+    const int64_t start = local_row * whole_row_elements_;
+    drop_behind(start);
+    size_t filled = 0;
+    for (const Range& part : parts_) {
+      const auto count = static_cast<size_t>(part.size());
+      convert(whole_.dtype, whole_.data + (start + part.begin) * element_bytes, out.subspan(filled, count));
+      filled += count;
+    }
+  } else {
+    const int64_t inner = local_row % inner_rows_;
+    const int64_t outer = local_row / inner_rows_ / local_extent_;
+    int64_t at = local_row / inner_rows_ % local_extent_;  // within the local cut axis, then within the whole one
+    for (const Range& part : parts_) {
+      if (at < part.size()) {
+        at += part.begin;
+        break;
+      }
+      at -= part.size();
+    }
+    const int64_t start = ((outer * cut_extent_ + at) * inner_rows_ + inner) * whole_row_elements_;
+    drop_behind(start);
+    convert(whole_.dtype, whole_.data + start * element_bytes, out);
+  }
+  nonfinite_ += count_nonfinite(out);
+}
+
+void SliceReader::read_all(std::span<float> out) {
+  CHECK_EQ(static_cast<int64_t>(out.size()), rows_ * row_elements_);
+  const auto row_elements = static_cast<size_t>(row_elements_);
+  for (int64_t row = 0; row < rows_; ++row) {
+    read_row(row, out.subspan(static_cast<size_t>(row) * row_elements, row_elements));
+  }
+}
+
+}  // namespace krait
