@@ -1,0 +1,85 @@
+#include "tests/support/golden.h"
+
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <stdexcept>
+
+namespace krait::test {
+namespace {
+
+template <class T>
+std::vector<T> copy_elements(const TensorView& view) {
+  std::vector<T> values(static_cast<size_t>(view.elements()));
+  if (!values.empty()) std::memcpy(values.data(), view.data, values.size() * sizeof(T));
+  return values;
+}
+
+}  // namespace
+
+std::string golden_path(std::string_view relative) { return fmt::format("{}/golden/{}", KRAIT_BUILD_DIR, relative); }
+
+std::string source_path(std::string_view relative) { return fmt::format("{}/{}", KRAIT_SOURCE_DIR, relative); }
+
+Reference::Reference(const std::string& path) {
+  auto file = SafetensorsFile::open(path);
+  if (!file.ok()) throw std::runtime_error(to_string(file.error()));
+  file_ = std::move(file).value();
+}
+
+bool Reference::has(std::string_view name) const { return file_->find(name) != nullptr; }
+
+const Shape& Reference::shape(std::string_view name) const {
+  const TensorView* view = file_->find(name);
+  if (view == nullptr) throw std::runtime_error(fmt::format("{} has no tensor {}", file_->path(), name));
+  return view->shape;
+}
+
+const TensorView& Reference::get(std::string_view name, DType dtype) const {
+  const TensorView* view = file_->find(name);
+  if (view == nullptr || view->dtype != dtype) {
+    throw std::runtime_error(fmt::format("{} has no {} tensor {}", file_->path(), dtype_name(dtype), name));
+  }
+  return *view;
+}
+
+std::vector<float> Reference::floats(std::string_view name) const {
+  return copy_elements<float>(get(name, DType::kF32));
+}
+
+std::vector<int32_t> Reference::ints(std::string_view name) const {
+  return copy_elements<int32_t>(get(name, DType::kI32));
+}
+
+ScratchDir::ScratchDir() {
+  std::string name = (std::filesystem::temp_directory_path() / "krait-test-XXXXXX").string();
+  if (mkdtemp(name.data()) == nullptr) throw std::runtime_error("no scratch folder can be made: " + name);
+  path_ = name;
+}
+
+ScratchDir::~ScratchDir() {
+  std::error_code ignored;  // a leftover in the temporary folder must not hide what the test found
+  std::filesystem::remove_all(path_, ignored);
+}
+
+std::string ScratchDir::write(std::string_view name, std::string_view content) const {
+  std::string path = fmt::format("{}/{}", path_, name);
+  std::ofstream file(path, std::ios::binary | std::ios::trunc);
+  file.write(content.data(), static_cast<std::streamsize>(content.size()));
+  if (!file.flush()) throw std::runtime_error("cannot write " + path);
+  return path;
+}
+
+std::string read_file(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream content;
+  content << file.rdbuf();
+  if (!file) throw std::runtime_error("cannot read " + path);
+  return std::move(content).str();
+}
+
+}  // namespace krait::test
