@@ -1,0 +1,249 @@
+"""A coordinator and its groups of shard servers on this machine: started, awaited, watched, stopped."""
+
+import http.client
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+import leftovers
+from daemon import Daemon, url_host
+from options import REPOSITORY
+from terminal import Failure
+
+FIRST_METRICS_PORT = 9100
+START_TIMEOUT_S = 60.0
+SHARD_GRACE_S = 5.0
+MAX_READY_BYTES = 1 << 20
+
+
+def _family(host):
+    return socket.AF_INET6 if ":" in host else socket.AF_INET
+
+
+def port_is_free(host, port):
+    with socket.socket(_family(host), socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+            return True
+        except OSError:
+            return False
+
+
+class Cluster:
+    def __init__(self, options, terminal, stop):
+        self._options, self._terminal, self._stop = options, terminal, stop
+        self._state = "starting"
+        self.keep_logs = False  # set where a run went wrong
+        leftovers.sweep_run_dirs()
+        leftovers.sweep_segments()
+        self.run_dir, self._created = leftovers.make_run_dir(options.run_dir)
+        self._start_janitor()
+        self.daemons = self._plan()
+
+    # ---- what is started
+
+    def _plan(self):
+        o = self._options
+        bin_dir = (o.build_dir or REPOSITORY / "build" / "release") / "bin"
+        groups = [f"g{index}" for index in range(o.groups)]
+        shared = ["--run-dir", self.run_dir, "--model", o.model, "--metrics-host", o.metrics_host,
+                  "--watch-parent-pid", os.getpid()]
+        ports = self._metrics_ports(1 + o.ranks * o.groups)
+        command = [bin_dir / "krait-coordinator", *shared, "--host", o.host, "--port", o.port, "--metrics-port", next(ports)]
+        for group in groups:
+            command += ["--group", group]
+        command += _given(o, "served_model_name", "tokenizer", "request_timeout", "api_key_file") + o.coordinator_arg
+        daemons = [Daemon(command, self.run_dir, "coordinator")]
+        for group in groups:
+            for rank in range(o.ranks):
+                command = [bin_dir / "krait-shard", *shared, "--group", group, "--rank", rank, "--world", o.ranks,
+                           "--dtype", o.dtype, "--threads", o.threads, "--metrics-port", next(ports)]
+                command += _given(o, "slots", "max_queue", "max_step_ms") + o.shard_arg
+                daemons.append(Daemon(command, self.run_dir, "shard", group, rank))
+        return daemons
+
+    def _metrics_ports(self, count):
+        """From 9100 on, those that are free; any (0) when --port 0 asks for that."""
+        candidate = FIRST_METRICS_PORT
+        for _ in range(count):
+            while self._options.port != 0 and candidate < FIRST_METRICS_PORT + 1000:
+                free = port_is_free(self._options.metrics_host, candidate)
+                candidate += 1
+                if free:
+                    yield candidate - 1
+                    break
+            else:
+                yield 0
+
+    @property
+    def coordinator(self):
+        return self.daemons[0]
+
+    @property
+    def url(self):
+        return f"http://{url_host(self._options.host)}:{self.coordinator.ready['port']}"
+
+    @property
+    def metrics_url(self):
+        return self.coordinator.record(self._options.metrics_host)["metrics_url"]
+
+    # ---- starting
+
+    def start(self):
+        """Returns when every group serves. Raises Failure naming the process that died, or what was waited for."""
+        environment = dict(os.environ)
+        for daemon in self.daemons:
+            daemon.start(environment)
+            self.watch(daemon.pid)
+        self._terminal.say("start", ", ".join(f"{d.name} (pid {d.pid})" for d in self.daemons))
+        self._record()
+        limit = time.monotonic() + START_TIMEOUT_S
+        while not all([daemon.read_ready() for daemon in self.daemons]):
+            silent = [daemon.name for daemon in self.daemons if daemon.ready is None]
+            self._step("start", "waiting for " + ", ".join(silent), limit)
+        self._record()
+        limit = time.monotonic() + self._options.ready_timeout
+        while True:
+            waits_for = self._ask_ready()
+            if waits_for is None:
+                break
+            self._step("load", waits_for, limit)
+        self._state = "ready"
+        self._record()
+
+    def _step(self, stage, text, limit):
+        for daemon in self.daemons:
+            if not daemon.alive:
+                raise Failure(daemon.obituary())
+        if time.monotonic() > limit:
+            raise Failure(f"gave up: {text}\n" + "\n".join(f"  {d.name}: {d.log}\n{d.last_words()}" for d in self.daemons))
+        self._terminal.progress(stage, text)
+        self._stop.pause(0.03)
+
+    def _ask_ready(self):
+        """None when ready, else what the coordinator waits for."""
+        connection = http.client.HTTPConnection(url_host(self._options.host).strip("[]"), self.coordinator.ready["port"],
+                                                timeout=5)
+        try:
+            with self._stop.interruptible():
+                connection.request("GET", "/ready")
+                response = connection.getresponse()
+                body = response.read(MAX_READY_BYTES)
+            return None if response.status == 200 else body.decode(errors="replace").strip()[:300]
+        except (OSError, http.client.HTTPException) as error:
+            return f"the coordinator does not answer yet ({error})"
+        finally:
+            connection.close()
+
+    # ---- running
+
+    def new_deaths(self):
+        """Processes that ended since the last call."""
+        dead = [daemon for daemon in self.daemons if not daemon.alive and not daemon.death_told]
+        for daemon in dead:
+            daemon.death_told = True
+        if dead:
+            leftovers.sweep_segments({daemon.pid for daemon in dead})
+            self._record()
+        return dead
+
+    @property
+    def any_died(self):
+        return any(daemon.death_told for daemon in self.daemons)
+
+    def _record(self):
+        """cluster.json and Prometheus' list of targets, each replaced as a whole."""
+        o = self._options
+        started = self.coordinator.ready is not None
+        document = {
+            "state": self._state, "launcher_pid": os.getpid(), "run_dir": str(self.run_dir),
+            "url": self.url if started else None, "metrics_url": self.metrics_url if started else None,
+            "model": str(o.model), "dtype": o.dtype, "ranks": o.ranks, "groups": o.groups, "threads": o.threads,
+            "processes": [daemon.record(o.metrics_host) for daemon in self.daemons if daemon.pid],
+        }
+        targets = [{"targets": [f"{url_host(o.metrics_host)}:{d.ready['metrics_port']}"],
+                    "labels": {"role": d.role, "group": d.group or "", "rank": "" if d.rank is None else str(d.rank)}}
+                   for d in self.daemons if d.ready]
+        for name, content in (("cluster.json", document), ("prometheus-targets.json", targets)):
+            fresh = self.run_dir / (name + ".new")
+            fresh.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+            fresh.rename(self.run_dir / name)
+
+    # ---- stopping
+
+    def shut_down(self):
+        """Coordinator first, so that open requests can finish on the ranks; then the ranks; what does not go is killed."""
+        self._state = "stopping"
+        try:
+            self._record()
+        except OSError:
+            pass  # Someone removed the run directory: that must not keep processes alive.
+        shards = self.daemons[1:]
+        self._end([self.coordinator], self._options.grace)
+        self._end(shards, SHARD_GRACE_S)
+        leftovers.sweep_segments({daemon.pid for daemon in self.daemons if daemon.pid})
+        kept = self._keep_logs() if self.keep_logs or self.any_died else None
+        leftovers.clear_run_dir(self.run_dir, self._created)
+        self._janitor.stdin.close()
+        self._janitor.wait()
+        return kept
+
+    def _end(self, daemons, grace_s):
+        running = [daemon for daemon in daemons if daemon.alive]
+        for daemon in running:
+            daemon.send(signal.SIGTERM)
+        limit = time.monotonic() + grace_s
+        asked = self._stop.count
+        while any(daemon.alive for daemon in running) and time.monotonic() < limit:
+            if self._stop.count > max(1, asked):
+                break  # A second Ctrl-C: no more patience.
+            time.sleep(0.02)
+        for daemon in running:
+            if daemon.alive:
+                self._terminal.say("stop", f"{daemon.name} (pid {daemon.pid}) did not stop in time and is killed")
+                daemon.send(signal.SIGKILL)
+                daemon.process.wait()
+
+    def _keep_logs(self):
+        if not self._created:
+            return self.run_dir / "logs"
+        kept = REPOSITORY / "build" / "last-failure"
+        try:
+            shutil.rmtree(kept, ignore_errors=True)
+            shutil.copytree(self.run_dir / "logs", kept)
+        except OSError:
+            return None
+        return kept
+
+    # ---- the janitor
+
+    def _start_janitor(self):
+        script = REPOSITORY / "deploy" / "launcher" / "janitor.py"
+        self._janitor = subprocess.Popen([sys.executable, "-X", "utf8", script], stdin=subprocess.PIPE,
+                                         stdout=subprocess.PIPE, start_new_session=True, text=True)
+        self._janitor.stdout.readline()
+        self._tell_janitor({"run_dir": str(self.run_dir), "created": self._created})
+
+    def watch(self, pid):
+        self._tell_janitor({"watch": pid})
+
+    def _tell_janitor(self, order):
+        try:
+            self._janitor.stdin.write(json.dumps(order) + "\n")
+            self._janitor.stdin.flush()
+        except BrokenPipeError:
+            raise Failure("the launcher's janitor process has died") from None
+
+
+def _given(options, *names):
+    words = []
+    for name in names:
+        if getattr(options, name) is not None:
+            words += ["--" + name.replace("_", "-"), getattr(options, name)]
+    return words

@@ -1,0 +1,112 @@
+"""One process of the cluster: started, watched, asked to stop."""
+
+import collections
+import ctypes
+import json
+import os
+import pathlib
+import shlex
+import signal
+import subprocess
+
+from terminal import Failure
+
+LAST_WORDS = 20
+MAX_OUT_BYTES = 1 << 20
+_PR_SET_PDEATHSIG = 1
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def die_with_parent():
+    """Runs in the child before exec: a killed launcher means SIGTERM. The launcher has one thread, so this is safe."""
+    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+
+
+class Daemon:
+    def __init__(self, command, run_dir, role, group=None, rank=None):
+        self.command = [str(word) for word in command]
+        self.role, self.group, self.rank = role, group, rank
+        self.name = "coordinator" if role == "coordinator" else f"rank {rank} of group {group}"
+        stem = "coordinator" if role == "coordinator" else f"shard-{group}-{rank}"
+        self.log = pathlib.Path(run_dir) / "logs" / f"{stem}.log"
+        self._out = self.log.with_suffix(".out")
+        self.process = None
+        self.ready = None
+        self.death_told = False
+
+    def start(self, environment):
+        self.log.parent.mkdir(exist_ok=True)
+        with open(self.log, "wb") as log, open(self._out, "wb") as out:
+            try:
+                self.process = subprocess.Popen(self.command, stdin=subprocess.DEVNULL, stdout=out, stderr=log,
+                                                env=environment, start_new_session=True, preexec_fn=die_with_parent)
+            except OSError as error:
+                raise Failure(f"cannot start {self.command[0]}: {error.strerror}") from None
+
+    @property
+    def pid(self):
+        return self.process.pid if self.process else None
+
+    @property
+    def alive(self):
+        return self.process is not None and self.process.poll() is None
+
+    def read_ready(self):
+        """True once the process has printed its READY line."""
+        if self.ready is None:
+            with open(self._out, "rb") as file:
+                for line in file.read(MAX_OUT_BYTES).split(b"\n")[:-1]:
+                    if line.startswith(b"READY "):
+                        self.ready = self._parse_ready(line[len(b"READY "):])
+        return self.ready is not None
+
+    def _parse_ready(self, text):
+        wanted = ["metrics_port"] + (["port"] if self.role == "coordinator" else [])
+        try:
+            ready = json.loads(text)
+            return {"pid": int(ready["pid"]), **{name: int(ready[name]) for name in wanted}}
+        except (ValueError, KeyError, TypeError):
+            raise Failure(f"{self.name} printed a READY line that is not understood: {text[:200]!r}") from None
+
+    def ended(self):
+        """How it ended, in words; None while it runs."""
+        code = self.process.poll()
+        if code is None:
+            return None
+        if code < 0:
+            try:
+                return f"killed by {signal.Signals(-code).name}"
+            except ValueError:
+                return f"killed by signal {-code}"
+        return f"exited with code {code}"
+
+    def last_words(self):
+        lines = collections.deque(maxlen=LAST_WORDS)
+        with open(self.log, encoding="utf-8", errors="replace") as file:
+            file.seek(max(0, self.log.stat().st_size - 65536))
+            lines.extend(line.rstrip("\n") for line in file)
+        return "\n".join("    | " + line for line in lines) or "    | (its log is empty)"
+
+    def obituary(self):
+        return (f"{self.name} (pid {self.pid}) {self.ended()}\n  command: {shlex.join(self.command)}\n"
+                f"  log: {self.log}\n{self.last_words()}")
+
+    def send(self, number):
+        if self.alive:
+            os.kill(self.pid, number)
+
+    def record(self, host):
+        port = self.ready["metrics_port"] if self.ready else None
+        return {"role": self.role, "group": self.group, "rank": self.rank, "pid": self.pid,
+                "port": (self.ready or {}).get("port"), "metrics_port": port,
+                "metrics_url": f"http://{url_host(host)}:{port}/metrics" if port else None,
+                "log": str(self.log), "ended": self.ended()}
+
+
+def url_host(host):
+    """A host that a client on this machine can call."""
+    if host in ("0.0.0.0", ""):
+        return "127.0.0.1"
+    if host == "::":
+        return "[::1]"
+    return f"[{host}]" if ":" in host else host

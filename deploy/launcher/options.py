@@ -1,0 +1,96 @@
+"""The command line of deploy/up."""
+
+import argparse
+import os
+import pathlib
+import sys
+
+REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
+DEMO_MODEL = REPOSITORY / "deploy" / "demo_model"
+MAX_RANKS = 8
+MAX_GROUPS = 64
+
+EPILOG = """After `--` a command may follow: it runs once the cluster is ready, with KRAIT_URL, KRAIT_METRICS_URL and
+KRAIT_RUN_DIR set, and deploy/up stops the cluster and exits with its exit code. What deploy/up itself says then goes to
+standard error."""
+
+
+def _between(low, high, kind=int):
+    def parse(text):
+        try:
+            value = kind(text)
+        except ValueError:
+            raise argparse.ArgumentTypeError(f"{text!r} is not a number") from None
+        if not low <= value <= high:
+            raise argparse.ArgumentTypeError(f"{text} is not between {low} and {high}")
+        return value
+
+    return parse
+
+
+def _parser():
+    p = argparse.ArgumentParser(prog="deploy/up", allow_abbrev=False, epilog=EPILOG,
+                                description="Build Krait and start a cluster on this machine.")
+    p.add_argument("--model", type=pathlib.Path, default=DEMO_MODEL, metavar="DIR",
+                   help="folder with config.json and safetensors (default: the bundled demo model)")
+    p.add_argument("--ranks", type=_between(1, MAX_RANKS), default=2, metavar="P", help="shard servers of a group")
+    p.add_argument("--groups", type=_between(1, MAX_GROUPS), default=1, metavar="G", help="replicas of the model")
+    p.add_argument("--threads", type=_between(1, 256), metavar="T",
+                   help="threads of a shard server (default: the cores this process may use, divided among them)")
+    p.add_argument("--dtype", choices=["f32", "bf16"], default="f32", help="type of the weights in memory")
+    p.add_argument("--host", default="127.0.0.1", help="address of the REST API")
+    p.add_argument("--port", type=_between(0, 65535), default=8000, metavar="N", help="0 picks every port")
+    p.add_argument("--metrics-host", metavar="HOST", help="address of the metrics (default: that of --host)")
+    p.add_argument("--served-model-name", metavar="NAME")
+    p.add_argument("--tokenizer", type=pathlib.Path, metavar="FILE")
+    p.add_argument("--api-key-file", type=pathlib.Path, metavar="FILE")
+    p.add_argument("--slots", type=_between(1, 4096), metavar="N", help="sequences in flight (default: sized to memory)")
+    p.add_argument("--max-queue", type=_between(1, 1 << 20), metavar="N", help="requests waiting at a group")
+    p.add_argument("--max-step-ms", type=_between(0.1, 60000, float), metavar="X")
+    p.add_argument("--request-timeout", type=_between(0.001, 86400, float), metavar="S")
+    p.add_argument("--run-dir", type=pathlib.Path, metavar="DIR",
+                   help="sockets, logs and cluster.json; logs stay there (default: a new folder, removed at the end)")
+    p.add_argument("--build-dir", type=pathlib.Path, metavar="DIR", help="use the programs in DIR/bin, build nothing")
+    p.add_argument("--no-sample", action="store_true", help="do not show a sample completion")
+    p.add_argument("--ready-timeout", type=_between(1, 86400, float), default=600.0, metavar="S",
+                   help="give up when the cluster is not ready after S seconds")
+    p.add_argument("--grace", type=_between(0, 3600, float), default=15.0, metavar="S",
+                   help="time for open requests to finish when stopping")
+    p.add_argument("--coordinator-arg", action="append", default=[], metavar="ARG", help="passed on as it is; repeatable")
+    p.add_argument("--shard-arg", action="append", default=[], metavar="ARG", help="passed on as it is; repeatable")
+    return p
+
+
+def parse(arguments):
+    """The options, with .command (a list, empty when there is none) and every path absolute."""
+    command = []
+    if "--" in arguments:
+        cut = arguments.index("--")
+        arguments, command = arguments[:cut], arguments[cut + 1:]
+        if not command:
+            _parser().error("no command after --")
+    options = _parser().parse_args(arguments)
+    options.command = command
+    options.metrics_host = options.metrics_host or options.host
+    for name in ("model", "tokenizer", "api_key_file", "run_dir", "build_dir"):
+        value = getattr(options, name)
+        if value is not None:
+            setattr(options, name, value.absolute())
+    if options.threads is None:
+        cores = len(os.sched_getaffinity(0))
+        options.threads = max(1, cores // (options.ranks * options.groups))
+    _check_files(options)
+    return options
+
+
+def _check_files(options):
+    def need(condition, text):
+        if not condition:
+            print(f"deploy/up: error: {text}", file=sys.stderr)
+            sys.exit(2)
+
+    need(options.model.is_dir(), f"--model {options.model}: no such folder")
+    need((options.model / "config.json").is_file(), f"--model {options.model}: no config.json there")
+    for name in ("tokenizer", "api_key_file"):
+        path = getattr(options, name)
+        need(path is None or path.is_file(), f"--{name.replace('_', '-')} {path}: no such file")

@@ -1,0 +1,228 @@
+"""The launcher alone, over small stand-ins for the daemons: what it starts, says, and leaves behind."""
+
+import json
+import os
+import pathlib
+import signal
+import socket
+import subprocess
+import tempfile
+
+import pytest
+
+from launch import FAKE_BUILD, REPOSITORY, UP, Up, is_alive, run_up, wait_for
+
+
+@pytest.fixture(scope="module")
+def model():
+    with tempfile.TemporaryDirectory(prefix="kt-model-") as path:
+        (pathlib.Path(path) / "config.json").write_text("{}", encoding="utf-8")
+        (pathlib.Path(path) / "tokenizer.json").write_text("{}", encoding="utf-8")
+        yield path
+
+
+@pytest.fixture
+def fake(model):
+    return ["--build-dir", FAKE_BUILD, "--model", model]
+
+
+def test_command_sees_the_cluster_and_its_exit_code_is_ours(fake):
+    script = 'echo "$KRAIT_URL $KRAIT_METRICS_URL"; cat "$KRAIT_RUN_DIR/cluster.json"; exit 7'
+    done = run_up(*fake, "--ranks", 3, "--groups", 2, "--", "bash", "-c", script)
+    assert done.returncode == 7, done.stderr
+    first, _, rest = done.stdout.partition("\n")
+    document = json.loads(rest)
+    assert first == f"{document['url']} {document['metrics_url']}"
+    assert document["state"] == "ready"
+    shards = [(p["group"], p["rank"]) for p in document["processes"] if p["role"] == "shard"]
+    assert shards == [(g, r) for g in ("g0", "g1") for r in range(3)]
+    assert not any(is_alive(p["pid"]) for p in document["processes"])
+    assert not pathlib.Path(document["run_dir"]).exists()
+
+
+def test_command_killed_by_a_signal(fake):
+    assert run_up(*fake, "--", "bash", "-c", "kill -9 $$").returncode == 128 + 9
+
+
+def test_command_that_does_not_exist(fake):
+    done = run_up(*fake, "--", "/no/such/program")
+    assert done.returncode == 1
+    assert "cannot run /no/such/program: No such file" in done.stderr
+
+
+def test_options_reach_the_daemons(fake, model):
+    done = run_up(*fake, "--dtype", "bf16", "--threads", 3, "--slots", 5, "--max-queue", 6, "--max-step-ms", 7.5,
+                  "--served-model-name", "austen", "--shard-arg=--more", "--", "bash", "-c",
+                  'head -n 1 "$KRAIT_RUN_DIR"/logs/*.log')
+    assert done.returncode == 0, done.stderr
+    coordinator = next(line for line in done.stdout.splitlines() if line.startswith("COORDINATOR"))
+    rank = next(line for line in done.stdout.splitlines() if line.startswith("RANK_1"))
+    assert "--served-model-name austen" in coordinator and "--group g0" in coordinator
+    for words in (f"--model {model}", "--group g0 --rank 1 --world 2", "--dtype bf16", "--threads 3", "--slots 5",
+                  "--max-queue 6", "--max-step-ms 7.5", "--metrics-port 0", "--more"):
+        assert words in rank, words
+
+
+def test_sample_streams_and_the_urls_are_said(fake):
+    with Up(*fake, sample=True) as up:
+        up.wait_ready()
+        up.wait_said("Ctrl-C")
+        assert "Once upon a time, a single man." in up.said
+        urls = [up.url] + [process["metrics_url"] for process in up.document["processes"]]
+        assert all(url in up.said for url in urls)
+        assert up.stop(signal.SIGINT) == 0
+
+
+def test_a_lost_coordinator_ends_it(fake):
+    with Up(*fake, environment={"KRAIT_FAKE_COORDINATOR": "die 0"}) as up:
+        assert up.process.wait(60) == 1
+        assert "these are my last words" in up.said and "the coordinator is gone" in up.said
+        assert up.sockets() == []
+
+
+@pytest.mark.parametrize("who, order, words", [
+    ("RANK_1", "exit 3", ["rank 1 of group g0", "exited with code 3", "cannot go on, for a reason"]),
+    ("COORDINATOR", "exit 4", ["coordinator", "exited with code 4", "cannot go on, for a reason"]),
+    ("RANK_0", "die 5", ["rank 0 of group g0", "exited with code 5", "these are my last words"]),
+])
+def test_a_death_while_starting_is_named(fake, who, order, words):
+    done = run_up(*fake, "--", "true", environment={f"KRAIT_FAKE_{who}": order, "KRAIT_FAKE_LOAD_S": "30"})
+    assert done.returncode == 1
+    for word in words:
+        assert word in done.stderr
+    assert "logs kept in" in done.stderr
+
+
+def test_a_silent_process_is_named_when_patience_ends(fake):
+    done = run_up(*fake, "--ready-timeout", 1, "--", "true", environment={"KRAIT_FAKE_LOAD_S": "600"})
+    assert done.returncode == 1
+    assert "group g0: loading" in done.stderr
+
+
+def test_a_death_while_running_is_named_and_the_rest_stays(fake):
+    with Up(*fake, environment={"KRAIT_FAKE_RANK_1": "die 9"}) as up:
+        up.wait_ready()
+        up.wait_said("these are my last words")
+        assert "rank 1 of group g0" in up.said and "exited with code 9" in up.said
+        assert is_alive(up.process_of("coordinator")["pid"])
+        wait_for(lambda: up.read() and up.process_of("shard", 1)["ended"], "the death in cluster.json")
+        assert up.stop() == 1
+
+
+def test_a_death_does_not_end_the_command(fake):
+    done = run_up(*fake, "--", "bash", "-c", "sleep 1; exit 5", environment={"KRAIT_FAKE_RANK_0": "die 9"})
+    assert done.returncode == 5
+    assert "these are my last words" in done.stderr
+
+
+def test_what_ignores_sigterm_is_killed(fake):
+    with Up(*fake, "--grace", "0.2", environment={"KRAIT_FAKE_COORDINATOR": "deaf"}) as up:
+        up.wait_ready()
+        up.stop()
+        assert "coordinator" in up.said and "did not stop in time" in up.said
+        assert not any(map(is_alive, up.pids))
+        assert up.sockets() == []
+
+
+@pytest.mark.parametrize("deaf", [False, True])
+def test_kill_9_of_the_launcher_leaves_nothing(model, deaf):
+    environment = {"KRAIT_FAKE_RANK_1": "deaf"} if deaf else {}
+    words = [str(w) for w in (UP, "--build-dir", FAKE_BUILD, "--model", model, "--port", 0, "--no-sample")]
+    process = subprocess.Popen([*words, "--", "bash", "-c", 'echo "$KRAIT_RUN_DIR" && exec sleep 600'],
+                               stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+                               env=dict(os.environ, **environment))
+    run_dir = pathlib.Path(process.stdout.readline().strip())
+    document = json.loads((run_dir / "cluster.json").read_text(encoding="utf-8"))
+    children = pathlib.Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text(encoding="ascii").split()
+    assert len(children) == 5  # the janitor, three daemons, the command
+    process.kill()
+    process.wait()
+    process.stdout.close()
+    wait_for(lambda: not any(map(is_alive, children)), "every child to end")
+    assert not any(is_alive(p["pid"]) for p in document["processes"])
+    assert not run_dir.exists()
+
+
+def test_a_dead_launchers_folder_and_segment_are_swept_and_others_are_not(fake):
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    shared = pathlib.Path("/dev/shm")
+    stale, alive, young = (shared / f"krait-{ended.pid}-old", shared / f"krait-{os.getpid()}-test",
+                           shared / f"krait-{ended.pid}-young")
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="krait-", dir=os.environ.get("XDG_RUNTIME_DIR") or "/tmp"))
+    foreign = pathlib.Path(tempfile.mkdtemp(prefix="krait-", dir="/tmp"))
+    try:
+        (folder / "launcher.json").write_text(json.dumps({"pid": ended.pid, "start": 1}), encoding="utf-8")
+        for path in (stale, alive, young):
+            path.touch()
+        os.utime(stale, (0, 0))
+        os.utime(alive, (0, 0))
+        assert run_up(*fake, "--", "true").returncode == 0
+        assert not folder.exists() and foreign.exists()
+        assert not stale.exists() and alive.exists() and young.exists()
+    finally:
+        for path in (stale, alive, young):
+            path.unlink(missing_ok=True)
+        foreign.rmdir()
+
+
+def test_a_run_dir_in_use_is_refused(fake):
+    with Up(*fake) as up:
+        up.wait_ready()
+        done = run_up(*fake, "--run-dir", up.run_dir, "--", "true")
+        assert done.returncode == 1
+        assert "in use by another deploy/up" in done.stderr
+        assert all(map(is_alive, up.pids))
+
+
+def test_a_chosen_run_dir_keeps_logs_only(fake):
+    with Up(*fake) as up:
+        up.wait_ready()
+        assert up.sockets() != []
+        assert up.stop() == 0
+        assert sorted(path.name for path in up.run_dir.iterdir()) == ["logs"]
+
+
+def test_a_port_in_use_is_refused_before_anything_starts(fake):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        done = run_up(*fake, "--port", port, "--", "true")
+    assert done.returncode == 1
+    assert f"127.0.0.1:{port} is in use" in done.stderr
+
+
+@pytest.mark.parametrize("options, words", [
+    (["--ranks", "9"], "9 is not between 1 and 8"),
+    (["--port", "x"], "'x' is not a number"),
+    (["--dtype", "f64"], "--dtype"),
+    (["--model", "/no/such/model"], "/no/such/model: no such folder"),
+    (["--tokenizer", "/no/such/file"], "--tokenizer /no/such/file: no such file"),
+    (["--no-such-option"], "--no-such-option"),
+    (["--"], "no command after --"),
+])
+def test_bad_options_are_named(fake, options, words):
+    done = run_up(*fake, *options)
+    assert done.returncode == 2
+    assert words in done.stderr
+
+
+def test_a_run_dir_too_long_for_a_socket_is_refused(fake):
+    done = run_up(*fake, "--run-dir", "/tmp/" + "x" * 90, "--", "true")
+    assert done.returncode == 1
+    assert "is too long" in done.stderr
+
+
+def test_missing_programs_are_named(model, tmp_path):
+    done = run_up("--build-dir", tmp_path, "--model", model, "--", "true")
+    assert done.returncode == 1
+    assert f"cannot start {tmp_path}/bin/krait-coordinator: No such file" in done.stderr
+
+
+def test_missing_packages_are_seen():
+    script = '. "$1"; printf "bash\\nno-such-package-here  # why\\n" >"$2"; say_missing "$2"'
+    with tempfile.NamedTemporaryFile() as names:
+        done = subprocess.run(["bash", "-c", script, "-", REPOSITORY / "deploy/launcher/packages.sh", names.name],
+                              capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["no-such-package-here"]
