@@ -1,0 +1,86 @@
+// The forward pass as a list of blocks over one flat batch. A block is cut at its collectives and allocates nothing.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "common/base/check.h"
+#include "common/base/result.h"
+#include "common/model/model_plan.h"
+#include "kernels/device/stream.h"
+#include "kernels/gemm/gemm.h"
+#include "kernels/scan/runs.h"
+#include "shard_server/collectives/communicator.h"
+#include "shard_server/state/state_pool.h"
+#include "shard_server/weights/weight_loader.h"
+
+namespace krait::shard {
+
+/// The rows of one step: prefill chunks and decode rows together, in runs.
+struct Batch final {
+  std::span<const int32_t> ids;         // the input token of each row
+  std::span<const kernels::Run> runs;
+  std::span<const kernels::Tap> taps;   // sorted by row
+
+  int64_t rows() const { return static_cast<int64_t>(ids.size()); }
+};
+
+/// Buffers of one block while it runs; the next block reuses them all.
+class Scratch final {
+ public:
+  explicit Scratch(std::span<std::byte> memory) : memory_(memory) {}
+
+  float* floats(int64_t count) {
+    const int64_t bytes = bytes_of(count);
+    CHECK_LE(used_ + bytes, static_cast<int64_t>(memory_.size()));
+    auto* piece = reinterpret_cast<float*>(memory_.data() + used_);
+    used_ += bytes;
+    return piece;
+  }
+  static constexpr int64_t bytes_of(int64_t floats) { return (floats * 4 + 63) / 64 * 64; }
+
+ private:
+  std::span<std::byte> memory_;
+  int64_t used_ = 0;
+};
+
+/// What a block runs on. `h` is the residual stream, [rows][H], float32, the same on every rank.
+struct BlockContext final {
+  kernels::Stream& stream;
+  collectives::Communicator& communicator;
+  const StatePool& states;
+  float* h;
+  std::span<std::byte> scratch;         // as many bytes as the hungriest block asked for
+  std::span<std::byte> gemm_workspace;  // enough for every product of every block
+};
+
+/// A block's needs for a batch of `max_rows` rows.
+struct BlockNeeds final {
+  int64_t scratch_bytes = 0;
+  int64_t gemm_workspace_bytes = 0;
+  int64_t reduce_width = 0;  // widest row that it sums over ranks
+};
+
+class Block {
+ public:
+  virtual ~Block() = default;
+  virtual BlockNeeds needs(int64_t max_rows) const = 0;
+  /// Updates context.h, and the states of the batch's output slots. Errors are those of the collectives.
+  virtual Status forward(const BlockContext& context, const Batch& batch) const = 0;
+};
+
+/// What a block is built from.
+struct BlockSource final {
+  const ModelConfig& config;
+  const BlockPlan& plan;
+  const Checkpoint& checkpoint;
+  WeightLoader& loader;
+  StatePool& states;
+};
+
+/// Builds a block of blocks.def: reads its weights, reserves its states.
+Result<std::unique_ptr<Block>> make_block(const BlockSource& source);
+
+}  // namespace krait::shard

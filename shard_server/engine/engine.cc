@@ -1,0 +1,231 @@
+#include "shard_server/engine/engine.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "common/base/limits.h"
+#include "common/base/units.h"
+
+namespace krait::shard {
+namespace {
+
+constexpr int64_t kBufferMemoryBytes = 24 * kMiB;  // for rows of a step, where max_rows is not given
+constexpr uint32_t kLeastRows = 64;
+constexpr int kNumericsVersion = 1;  // raised when a kernel changes bits
+
+/// What all blocks together need for that many rows.
+BlockNeeds needs_of(const std::vector<std::unique_ptr<Block>>& blocks, const LmHead& head, int64_t max_rows) {
+  BlockNeeds all = head.needs();
+  for (const auto& block : blocks) {
+    const BlockNeeds needs = block->needs(max_rows);
+    all.scratch_bytes = std::max(all.scratch_bytes, needs.scratch_bytes);
+    all.gemm_workspace_bytes = std::max(all.gemm_workspace_bytes, needs.gemm_workspace_bytes);
+    all.reduce_width = std::max(all.reduce_width, needs.reduce_width);
+  }
+  return all;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Engine>> Engine::load(std::shared_ptr<const Checkpoint> checkpoint, const ModelPlan& plan,
+                                             const EngineOptions& options) {
+  RETURN_IF_ERROR(checkpoint->check(plan));
+  std::unique_ptr<Engine> engine(new Engine);
+  engine->checkpoint_ = std::move(checkpoint);
+  engine->config_ = plan.config;
+  engine->fingerprint_ = engine->checkpoint_->fingerprint();
+  engine->partition_ = options.partition;
+  engine->dtype_ = options.dtype;
+  engine->rank_ = options.rank;
+  WeightLoader loader(*engine->checkpoint_, engine->partition_, options.rank, options.dtype, engine->weights_);
+  for (const BlockPlan& block_plan : plan.blocks) {
+    const BlockSource source{engine->config_, block_plan, *engine->checkpoint_, loader, engine->states_};
+    if (block_plan.kind == BlockKind::kLmHead) {
+      ASSIGN_OR_RETURN(engine->head_, LmHead::make(source));
+    } else {
+      ASSIGN_OR_RETURN(auto block, make_block(source));
+      engine->blocks_.push_back(std::move(block));
+    }
+  }
+  CHECK(engine->head_ != nullptr);
+  engine->nonfinite_weights_ = loader.nonfinite();
+  engine->stream_ = std::make_unique<kernels::Stream>(options.stream);
+  RETURN_IF_ERROR(engine->allocate(options));
+  return engine;
+}
+
+Status Engine::allocate(const EngineOptions& options) {
+  const int64_t slot_bytes = std::max<int64_t>(states_.slot_bytes(), 1);
+  const int64_t by_memory = std::clamp<int64_t>(options.state_memory_bytes / slot_bytes, 1, limits::kDefaultMaxSlots);
+  const uint32_t slots = options.slots != 0 ? options.slots : static_cast<uint32_t>(by_memory);
+  if (slots > static_cast<uint32_t>(limits::kMaxSlots)) {
+    return Error{Errc::kInvalidArgument, fmt::format("at most {} slots are possible", limits::kMaxSlots), "slots"};
+  }
+  RETURN_IF_ERROR(states_.allocate(slots));
+  records_.resize(slots);
+
+  const BlockNeeds for_one = needs_of(blocks_, *head_, 1);
+  const int64_t row_bytes = config_.hidden_size * 4 + for_one.scratch_bytes + for_one.gemm_workspace_bytes;
+  max_rows_ = options.max_rows;
+  if (max_rows_ == 0) {
+    // Every slot may have a decode row, and prompts must move on beside them.
+    max_rows_ = std::max({static_cast<uint32_t>(kBufferMemoryBytes / row_bytes), slots + kLeastRows / 2, kLeastRows});
+    max_rows_ = std::min(max_rows_, static_cast<uint32_t>(limits::kMaxStepRows));
+  }
+  const BlockNeeds needs = needs_of(blocks_, *head_, max_rows_);
+  reduce_width_ = needs.reduce_width;
+  ASSIGN_OR_RETURN(std::byte * h, buffers_.allocate(max_rows_ * config_.hidden_size * 4));
+  h_ = reinterpret_cast<float*>(h);
+  ASSIGN_OR_RETURN(std::byte * scratch, buffers_.allocate(needs.scratch_bytes));
+  scratch_ = {scratch, static_cast<size_t>(needs.scratch_bytes)};
+  ASSIGN_OR_RETURN(std::byte * workspace, buffers_.allocate(needs.gemm_workspace_bytes));
+  gemm_workspace_ = {workspace, static_cast<size_t>(needs.gemm_workspace_bytes)};
+  const int64_t sampler_bytes = Sampler::memory_bytes(*head_);
+  ASSIGN_OR_RETURN(std::byte * sampler, buffers_.allocate(sampler_bytes));
+  sampler_ = std::make_unique<Sampler>(*head_, stream_->threads(), std::span(sampler, static_cast<size_t>(sampler_bytes)));
+  ids_.reserve(max_rows_);
+  return {};
+}
+
+std::string Engine::numerics_id() const {
+  std::string partition = "aligned";
+  if (!partition_.aligned) {
+    Digest digest;
+    for (const auto& ranges : partition_.ranges) digest.update(std::as_bytes(std::span(ranges)));
+    partition = fmt::format("{}-{:08x}", partition_.world, static_cast<uint32_t>(digest.value()));
+  }
+  return fmt::format("cpu-{}-{}-v{}-{}-{}", kernels::cpu_path_name(stream_->path()),
+                     dtype_ == DType::kBF16 ? "bf16" : "f32", kNumericsVersion, partition, fingerprint_.substr(0, 12));
+}
+
+Status Engine::validate(const wire::Step& step) const {
+  const auto refuse = [](std::string why) { return Error{Errc::kProtocol, "step: " + std::move(why), ""}; };
+  const auto slots = static_cast<int32_t>(records_.size());
+  for (const auto& admission : step.admissions) {
+    if (admission.slot < 0 || admission.slot >= slots) return refuse("admission to a slot that does not exist");
+    if (admission.sampling.logprobs > limits::kMaxLogprobs) return refuse("more logprobs than the limit");
+  }
+  int64_t rows = 0;
+  for (const auto& run : step.runs) {
+    if (run.in_slot < -1 || run.in_slot >= slots || run.out_slot < -1 || run.out_slot >= slots ||
+        run.sequence_slot < 0 || run.sequence_slot >= slots) {
+      return refuse("run of a slot that does not exist");
+    }
+    for (const int32_t token : run.tokens) {
+      if (token < 0 || token >= config_.vocab_size) return refuse("token outside the vocabulary");
+    }
+    if (run.next_token < -1 || run.next_token >= config_.vocab_size) return refuse("token outside the vocabulary");
+    const bool admitted_now = std::any_of(step.admissions.begin(), step.admissions.end(),
+                                          [&](const auto& admission) { return admission.slot == run.sequence_slot; });
+    if (!admitted_now && !records_[static_cast<size_t>(run.sequence_slot)].admitted()) {
+      return refuse("run of a slot that holds no sequence");
+    }
+    rows += std::max<int64_t>(1, static_cast<int64_t>(run.tokens.size()));
+  }
+  if (rows == 0 || rows > max_rows_) return refuse(fmt::format("{} rows, at most {} fit", rows, max_rows_));
+  for (const auto& tap : step.taps) {
+    if (tap.row < 0 || tap.row >= rows || tap.slot < 0 || tap.slot >= slots) return refuse("tap outside the batch");
+  }
+  return {};
+}
+
+void Engine::lay_out(const wire::Step& step) {
+  ids_.clear();
+  runs_.clear();
+  taps_.clear();
+  for (const auto& admission : step.admissions) records_[static_cast<size_t>(admission.slot)].admit(admission);
+  for (const auto& run : step.runs) {
+    SequenceRecord& record = records_[static_cast<size_t>(run.sequence_slot)];
+    kernels::Run rows;
+    rows.row_begin = static_cast<int32_t>(ids_.size());
+    rows.in_slot = run.in_slot;
+    // A row after its stop is computed like any other, but leaves no trace.
+    rows.out_slot = record.done() ? -1 : run.out_slot;
+    if (run.tokens.empty()) {
+      ids_.push_back(record.last_token());
+    } else {
+      ids_.insert(ids_.end(), run.tokens.begin(), run.tokens.end());
+      record.read_tokens(run.position, run.tokens);
+    }
+    rows.rows = static_cast<int32_t>(ids_.size()) - rows.row_begin;
+    runs_.push_back(rows);
+    for (const auto& tap : step.taps) {
+      const bool inside = tap.row >= rows.row_begin && tap.row < rows.row_begin + rows.rows;
+      if (inside && !record.done()) taps_.push_back({tap.row, tap.slot});
+    }
+  }
+  std::sort(taps_.begin(), taps_.end(), [](const auto& a, const auto& b) { return a.row < b.row; });
+}
+
+void Engine::choose_logit_rows(const wire::Step& step, wire::StepDone& done) {
+  logit_rows_.clear();
+  // First the places for the results, because rows point at them.
+  for (const auto& run : step.runs) {
+    if (run.sample) done.samples.push_back({run.sequence_slot, false, {}});
+    if (!run.prompt_logprobs) continue;
+    auto& scores = done.prompt_logprobs.emplace_back(wire::RowLogprobs{run.sequence_slot, run.position + 1, {}});
+    for (size_t i = 1; i < run.tokens.size(); ++i) scores.entries.push_back({run.tokens[i], 0, {}});
+    if (run.next_token >= 0) scores.entries.push_back({run.next_token, 0, {}});
+  }
+  auto sample = done.samples.begin();
+  auto scores = done.prompt_logprobs.begin();
+  for (size_t r = 0; r < step.runs.size(); ++r) {
+    const auto& run = step.runs[r];
+    SequenceRecord* record = &records_[static_cast<size_t>(run.sequence_slot)];
+    if (run.prompt_logprobs) {
+      int32_t row = runs_[r].row_begin;
+      for (auto& entry : scores->entries) {
+        LogitRow& wanted = logit_rows_.emplace_back();
+        wanted.row = row++;
+        wanted.score = &entry;
+        wanted.top = record->params().logprobs;
+      }
+      ++scores;
+    }
+    if (run.sample) {
+      LogitRow& wanted = logit_rows_.emplace_back();
+      wanted.row = runs_[r].row_begin + runs_[r].rows - 1;
+      wanted.position = run.position + static_cast<uint32_t>(runs_[r].rows);
+      wanted.sequence = record;
+      wanted.sample = &*sample++;
+    }
+  }
+}
+
+Result<wire::StepDone> Engine::step(const wire::Step& step, collectives::Communicator& communicator,
+                                    const Clock& clock) {
+  RETURN_IF_ERROR(validate(step));
+  const int64_t start_ns = clock.now_ns();
+  const auto before = communicator.statistics();
+  lay_out(step);
+  const Batch batch{ids_, runs_, taps_};
+  const BlockContext context{*stream_, communicator, states_, h_, scratch_, gemm_workspace_};
+  for (const auto& block : blocks_) RETURN_IF_ERROR(block->forward(context, batch));
+
+  wire::StepDone done;
+  done.epoch = step.epoch;
+  done.step = step.step;
+  done.rank = static_cast<uint32_t>(rank_);
+  Digest digest;
+  digest.update(std::as_bytes(std::span(&step.step, 1)));
+  const int64_t sample_ns = clock.now_ns();
+  choose_logit_rows(step, done);
+  RETURN_IF_ERROR(sampler_->run(context, logit_rows_, digest));
+  done.digest = digest.value();
+
+  const int64_t end_ns = clock.now_ns();
+  const auto after = communicator.statistics();
+  for (size_t op = 0; op < after.size(); ++op) {
+    done.timings.collective_us += (after[op].time_ns - before[op].time_ns) / kUs;
+    done.timings.wait_us += (after[op].wait_ns - before[op].wait_ns) / kUs;
+  }
+  done.timings.total_us = (end_ns - start_ns) / kUs;
+  done.timings.sample_us = (end_ns - sample_ns) / kUs;
+  if (rank_ != 0) {
+    done.samples.clear();
+    done.prompt_logprobs.clear();
+  }
+  return done;
+}
+
+}  // namespace krait::shard

@@ -1,0 +1,99 @@
+// One rank's model: built once from a checkpoint, then one step after another. Single-threaded towards its caller; the
+// stream's threads and the peers' ranks are inside.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "common/base/clock.h"
+#include "common/base/result.h"
+#include "common/model/model_plan.h"
+#include "common/model/partition.h"
+#include "common/wire/messages.h"
+#include "common/weights/checkpoint.h"
+#include "kernels/device/arena.h"
+#include "kernels/device/stream.h"
+#include "shard_server/blocks/block.h"
+#include "shard_server/blocks/lm_head.h"
+#include "shard_server/engine/sampler.h"
+#include "shard_server/engine/sequence_table.h"
+#include "shard_server/state/state_pool.h"
+
+namespace krait::shard {
+
+struct EngineOptions final {
+  int rank = 0;
+  Partition partition;
+  DType dtype = DType::kF32;       // of matrices: kF32 or kBF16
+  uint32_t slots = 0;              // 0: as many as `state_memory_bytes` holds, at most limits::kDefaultMaxSlots
+  int64_t state_memory_bytes = 0;  // for slots == 0
+  uint32_t max_rows = 0;           // of a step; 0: as many as fit a fixed amount of buffer memory
+  kernels::StreamOptions stream;
+};
+
+class Engine final {
+ public:
+  /// Reads the rank's slices, allocates states and buffers. Errors: kCorrupt and kUnsupported (file, tensor named),
+  /// kResourceExhausted.
+  static Result<std::unique_ptr<Engine>> load(std::shared_ptr<const Checkpoint> checkpoint, const ModelPlan& plan,
+                                              const EngineOptions& options);
+
+  /// Widest row that a collective sums or gathers, and the rows of a step: what the communicator must carry.
+  int64_t reduce_width() const { return reduce_width_; }
+  uint32_t max_rows() const { return max_rows_; }
+  uint32_t slots() const { return static_cast<uint32_t>(records_.size()); }
+  int64_t weight_bytes() const { return weights_.bytes(); }
+  int64_t state_bytes() const { return states_.slots() * states_.slot_bytes(); }
+  int64_t nonfinite_weights() const { return nonfinite_weights_; }
+
+  /// What the bits of the logits depend on, besides tokens; equal on all ranks. DESIGN's "numerics id".
+  std::string numerics_id() const;
+
+  /// Runs one step together with the other ranks. Errors: kProtocol for a step that breaks the contract of messages.h
+  /// (nothing was changed), else those of the collectives (the engine is then unusable, as is the communicator).
+  Result<wire::StepDone> step(const wire::Step& step, collectives::Communicator& communicator, const Clock& clock);
+
+  // For tests.
+  void set_logit_tap(LogitTap tap) { sampler_->set_tap(std::move(tap)); }
+  const StatePool& states() const { return states_; }
+
+ private:
+  Engine() = default;
+  Status validate(const wire::Step& step) const;
+  void lay_out(const wire::Step& step);
+  void choose_logit_rows(const wire::Step& step, wire::StepDone& done);
+  Status allocate(const EngineOptions& options);
+
+  std::shared_ptr<const Checkpoint> checkpoint_;  // the embedding reads its mapping
+  ModelConfig config_;
+  std::string fingerprint_;
+  Partition partition_;
+  DType dtype_ = DType::kF32;
+  int rank_ = 0;
+  kernels::Arena weights_;
+  kernels::Arena buffers_;
+  StatePool states_;
+  std::unique_ptr<kernels::Stream> stream_;
+  std::vector<std::unique_ptr<Block>> blocks_;
+  std::unique_ptr<LmHead> head_;
+  std::unique_ptr<Sampler> sampler_;
+  std::vector<SequenceRecord> records_;  // one a slot
+  uint32_t max_rows_ = 0;
+  int64_t reduce_width_ = 0;
+  int64_t nonfinite_weights_ = 0;
+
+  // The current step's batch; capacity is kept from step to step.
+  float* h_ = nullptr;  // [max_rows][H]
+  std::span<std::byte> scratch_;
+  std::span<std::byte> gemm_workspace_;
+  std::vector<int32_t> ids_;
+  std::vector<kernels::Run> runs_;
+  std::vector<kernels::Tap> taps_;
+  std::vector<LogitRow> logit_rows_;
+};
+
+}  // namespace krait::shard

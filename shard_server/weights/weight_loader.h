@@ -1,0 +1,60 @@
+// Brings one rank's slices of the weights from the checkpoint to the device, in the form in which kernels read them.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "common/base/result.h"
+#include "common/model/model_plan.h"
+#include "common/model/partition.h"
+#include "common/weights/checkpoint.h"
+#include "kernels/device/arena.h"
+#include "kernels/gemm/packed_matrix.h"
+
+namespace krait::shard {
+
+/// Reads a row at a time and converts on the way, so that a rank's peak is what it keeps, plus one row.
+/// Matrices and vectors live in the arena.
+class WeightLoader final {
+ public:
+  /// `dtype` is the type of packed matrices (kF32 or kBF16); vectors are always float32.
+  WeightLoader(const Checkpoint& checkpoint, const Partition& partition, int rank, DType dtype, kernels::Arena& arena)
+      : checkpoint_(checkpoint), partition_(partition), rank_(rank), dtype_(dtype), arena_(arena) {}
+
+  int rank() const { return rank_; }
+  const Partition& partition() const { return partition_; }
+  Range channels() const { return partition_.range(Unit::kChannel, rank_); }
+  Range vocabulary() const { return partition_.range(Unit::kVocab, rank_); }
+
+  /// Local rows [first_row, first_row + rows) of a matrix, packed; its k is the local row length, cut into `leaves`.
+  /// rows == -1: all. Rows are columns of the product; `columns` of them are laid out, at least `rows`, the rest zero.
+  Result<kernels::PackedMatrix> matrix(const TensorSpec& spec, int leaves, int64_t first_row = 0, int64_t rows = -1,
+                                       int64_t columns = -1);
+
+  /// Local elements [first, first + count) of a vector, float32, followed by zeros up to `padded`. count == -1: all.
+  Result<float*> vector(const TensorSpec& spec, int64_t padded, int64_t first = 0, int64_t count = -1);
+
+  /// A whole local tensor, float32 row-major, not in the arena: for what a block rearranges before it keeps it.
+  Result<std::vector<float>> values(const TensorSpec& spec);
+
+  Result<float*> floats(int64_t count);
+
+  /// NaN or infinite values met so far.
+  int64_t nonfinite() const { return nonfinite_; }
+
+ private:
+  Result<SliceReader> open(const TensorSpec& spec) const;
+
+  const Checkpoint& checkpoint_;
+  const Partition& partition_;
+  const int rank_;
+  const DType dtype_;
+  kernels::Arena& arena_;
+  int64_t nonfinite_ = 0;
+};
+
+/// The tensor of that role. A plan without it is a fault of the architecture's file, so this CHECKs.
+const TensorSpec& tensor_of(const BlockPlan& block, std::string_view role);
+
+}  // namespace krait::shard
