@@ -28,21 +28,21 @@ struct LogitBias final {
 
 /// How tokens of one sequence are chosen. Sent once, at admission; order of application is DESIGN's "Sampling order".
 struct SamplingParams final {
-  float temperature = 1;           // 0: greedy
-  float top_p = 1;                 // (0, 1]; 1: off
-  float min_p = 0;                 // [0, 1]; 0: off
-  int32_t top_k = 0;               // 0: off
-  float presence_penalty = 0;      // over the output
-  float frequency_penalty = 0;     // over the output
-  float repetition_penalty = 1;    // over prompt and output; 1: off
+  float temperature = 1;         // 0: greedy
+  float top_p = 1;               // (0, 1]; 1: off
+  float min_p = 0;               // [0, 1]; 0: off
+  int32_t top_k = 0;             // 0: off
+  float presence_penalty = 0;    // over the output
+  float frequency_penalty = 0;   // over the output
+  float repetition_penalty = 1;  // over prompt and output; 1: off
   std::vector<LogitBias> logit_bias;
-  std::vector<int32_t> stop_ids;   // sorted; the model's eos (unless ignored) and the request's stop_token_ids
-  uint32_t min_tokens = 0;         // stop_ids are not sampled before that many tokens were generated
-  uint64_t seed = 0;               // always set; the coordinator draws it when the client gave none
-  uint32_t vocab_limit = 0;        // ids from here on have no string and are never sampled; 0: every id may be
-  uint32_t choice = 0;             // index among the n choices of a prompt: the second half of the noise key
-  int32_t logprobs = -1;           // -1: none; else the chosen token's logprob and that many alternatives
-  bool prompt_logprobs = false;    // also for every prompt token but the first
+  std::vector<int32_t> stop_ids;  // sorted; the model's eos (unless ignored) and the request's stop_token_ids
+  uint32_t min_tokens = 0;        // stop_ids are not sampled before that many tokens were generated
+  uint64_t seed = 0;              // always set; the coordinator draws it when the client gave none
+  uint32_t vocab_limit = 0;       // ids from here on have no string and are never sampled; 0: every id may be
+  uint32_t choice = 0;            // index among the n choices of a prompt: the second half of the noise key
+  int32_t logprobs = -1;          // -1: none; else the chosen token's logprob and that many alternatives
+  bool prompt_logprobs = false;   // also for every prompt token but the first
   friend bool operator==(const SamplingParams&, const SamplingParams&) = default;
 };
 
@@ -76,17 +76,17 @@ struct Heartbeat final {
 
 /// One sequence to run. A request with several prompts or choices is several of these.
 struct Submit final {
-  uint64_t request = 0;        // unique within the coordinator's incarnation
-  std::string model;           // model key: the served name
-  std::string numerics_id;     // empty: any; else refused unless equal
+  uint64_t request = 0;     // unique within the coordinator's incarnation
+  std::string model;        // model key: the served name
+  std::string numerics_id;  // empty: any; else refused unless equal
   std::vector<int32_t> tokens;
-  uint32_t generated = 0;      // how many trailing tokens were generated before (failover); the rest is the prompt
-  uint32_t max_tokens = 0;     // to generate in all, `generated` included; 0 with prompt_logprobs scores the prompt
+  uint32_t generated = 0;   // how many trailing tokens were generated before (failover); the rest is the prompt
+  uint32_t max_tokens = 0;  // to generate in all, `generated` included; 0 with prompt_logprobs scores the prompt
   SamplingParams sampling;
-  int64_t deadline_ms = 0;     // from receipt; 0: none
+  int64_t deadline_ms = 0;      // from receipt; 0: none
   std::vector<uint32_t> marks;  // prompt lengths whose state the client wants kept (prefix cache)
-  std::string cache_hint;      // empty: default
-  std::string client;          // key for fairness between clients
+  std::string cache_hint;       // empty: default
+  std::string client;           // key for fairness between clients
   friend bool operator==(const Submit&, const Submit&) = default;
 };
 
@@ -108,9 +108,9 @@ struct Accepted final {
 /// News of one sequence within a Tokens message.
 struct TokenChunk final {
   uint64_t request = 0;
-  uint32_t first_index = 0;       // index of tokens[0] among the generated ones; a gap means failure
+  uint32_t first_index = 0;  // index of tokens[0] among the generated ones; a gap means failure
   std::vector<TokenInfo> tokens;
-  uint32_t first_position = 0;    // position in the prompt of prompt_logprobs[0]
+  uint32_t first_position = 0;  // position in the prompt of prompt_logprobs[0]
   std::vector<TokenInfo> prompt_logprobs;
   friend bool operator==(const TokenChunk&, const TokenChunk&) = default;
 };
@@ -127,12 +127,12 @@ enum class FinishReason : uint8_t { kStop, kLength, kCancelled, kDeadline, kErro
 struct Finished final {
   uint64_t request = 0;
   FinishReason reason = FinishReason::kStop;
-  uint32_t generated = 0;       // tokens generated in all: what the coordinator must have received
-  uint32_t cached_tokens = 0;   // prompt tokens whose state was found
-  int64_t queue_us = 0;         // receipt to first row
-  int64_t prefill_us = 0;       // first row to first token
-  int64_t decode_us = 0;        // first token to last
-  Error error;                  // when reason is kError
+  uint32_t generated = 0;      // tokens generated in all: what the coordinator must have received
+  uint32_t cached_tokens = 0;  // prompt tokens whose state was found
+  int64_t queue_us = 0;        // receipt to first row
+  int64_t prefill_us = 0;      // first row to first token
+  int64_t decode_us = 0;       // first token to last
+  Error error;                 // when reason is kError
   friend bool operator==(const Finished&, const Finished&) = default;
 };
 
@@ -157,11 +157,11 @@ struct RankStatus final {
 /// Sent on Hello, on change, and with every heartbeat interval.
 struct Status final {
   uint32_t protocol = kProtocolVersion;
-  uint64_t incarnation = 0;     // of the leader
-  uint64_t epoch = 0;           // of the formed group; 0 before
+  uint64_t incarnation = 0;  // of the leader
+  uint64_t epoch = 0;        // of the formed group; 0 before
   GroupState state = GroupState::kWaiting;
-  std::string model;            // model key
-  std::string fingerprint;      // of the checkpoint
+  std::string model;        // model key
+  std::string fingerprint;  // of the checkpoint
   std::string numerics_id;
   uint32_t slots = 0;
   uint32_t running = 0;
@@ -209,12 +209,12 @@ struct Load final {
 struct Ready final {
   uint64_t epoch = 0;
   uint32_t rank = 0;
-  uint32_t slots = 0;          // state slots that it holds
-  uint32_t max_rows = 0;       // rows of a step that its buffers hold
-  std::string numerics_id;     // all ranks must agree
+  uint32_t slots = 0;       // state slots that it holds
+  uint32_t max_rows = 0;    // rows of a step that its buffers hold
+  std::string numerics_id;  // all ranks must agree
   uint64_t weight_bytes = 0;
-  uint64_t state_bytes = 0;    // of all slots
-  uint64_t non_finite = 0;     // NaN or infinite weights met
+  uint64_t state_bytes = 0;  // of all slots
+  uint64_t non_finite = 0;   // NaN or infinite weights met
   friend bool operator==(const Ready&, const Ready&) = default;
 };
 
@@ -248,7 +248,7 @@ struct StepTap final {
 
 struct Step final {
   uint64_t epoch = 0;
-  uint64_t step = 0;  // 1, 2, ... within the epoch
+  uint64_t step = 0;        // 1, 2, ... within the epoch
   int64_t deadline_ms = 0;  // backstop of each collective
   std::vector<Admission> admissions;
   std::vector<StepRun> runs;
@@ -284,7 +284,7 @@ struct StepDone final {
   uint32_t rank = 0;
   uint64_t digest = 0;  // of step number, hidden rows that were sampled, and tokens
   StepTimings timings;
-  std::vector<RowSample> samples;        // rank 0 only
+  std::vector<RowSample> samples;            // rank 0 only
   std::vector<RowLogprobs> prompt_logprobs;  // rank 0 only
   friend bool operator==(const StepDone&, const StepDone&) = default;
 };
@@ -302,7 +302,7 @@ struct Leave final {
   friend bool operator==(const Leave&, const Leave&) = default;
 };
 
-using Message = std::variant<Hello, Heartbeat, Submit, Cancel, Drain, Accepted, Tokens, Finished, Rejected, Status, Join,
-                             Form, Load, Ready, Step, StepDone, Failed, Leave>;
+using Message = std::variant<Hello, Heartbeat, Submit, Cancel, Drain, Accepted, Tokens, Finished, Rejected, Status,
+                             Join, Form, Load, Ready, Step, StepDone, Failed, Leave>;
 
 }  // namespace krait::wire
