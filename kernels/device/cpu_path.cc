@@ -22,7 +22,9 @@ CpuPath best_cpu_path() {
   return CpuPath::kPortable;
 }
 
-std::string_view cpu_path_name(CpuPath path) { return kNames.at(static_cast<size_t>(path)); }
+std::string_view cpu_path_name(CpuPath path) {
+  return kNames.at(static_cast<size_t>(path));
+}
 
 std::optional<CpuPath> cpu_path_from_name(std::string_view name) {
   for (size_t i = 0; i < kNames.size(); ++i) {

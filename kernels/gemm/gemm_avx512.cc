@@ -1,0 +1,233 @@
+// AVX-512 tiles: up to 6 x 64 accumulators in registers, weights in whole lines, activations broadcast.
+#if defined(__x86_64__)
+
+#include <immintrin.h>
+
+#include <utility>
+
+#include "kernels/gemm/bf16_rounding.h"
+#include "kernels/gemm/gemm_tile.h"
+
+#define KRAIT_AVX512 __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")))
+#define KRAIT_AVX512_INLINE KRAIT_AVX512 __attribute__((always_inline)) inline
+
+namespace krait::kernels {
+namespace {
+
+constexpr int64_t kStepBytes = 256;  // of a panel: 64 cells of 4 bytes
+
+using AliasedInt = int32_t __attribute__((may_alias));  // a pair of bf16 activations
+
+// The accumulating instructions are written out: as intrinsics, g++ 12 keeps some accumulators on the stack.
+KRAIT_AVX512_INLINE void fma_into(__m512& sum, __m512 a, __m512 w) {
+  asm("vfmadd231ps %2, %1, %0" : "+v"(sum) : "v"(a), "v"(w));
+}
+KRAIT_AVX512_INLINE void dot_into(__m512& sum, __m512i a, __m512i w) {
+  asm("vdpbf16ps %2, %1, %0" : "+v"(sum) : "v"(a), "v"(w));
+}
+KRAIT_AVX512_INLINE __m512i broadcast_pair(const void* pair) {
+  __m512i wide;
+  asm("vpbroadcastd %1, %0" : "=v"(wide) : "m"(*static_cast<const AliasedInt*>(pair)));
+  return wide;
+}
+/// The even bf16 of each pair as float. As a vector expression: g++ 12 warns inside of its own shift intrinsic.
+KRAIT_AVX512_INLINE __m512 even_of_pairs(__m512i pairs) {
+  return _mm512_castsi512_ps(reinterpret_cast<__m512i>(reinterpret_cast<__v16su>(pairs) << 16));
+}
+KRAIT_AVX512_INLINE __m512 broadcast(const float* value) {
+  __m512 wide;
+  asm("vbroadcastss %1, %0" : "=v"(wide) : "m"(*value));
+  return wide;
+}
+
+/// One step of k: one f32 of each row times one line of each vector.
+struct F32Step final {
+  using Activation = float;
+  static constexpr int kStepK = 1;
+
+  template <int kRows, int kVectors>
+  KRAIT_AVX512_INLINE static void add(const Activation* a, int64_t stride, const std::byte* w,
+                                      __m512 (&sums)[kRows][kVectors]) {
+    __m512 weights[kVectors];
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v)
+      weights[v] = _mm512_load_ps(w + v * 64);
+#pragma GCC unroll 6
+    for (int r = 0; r < kRows; ++r) {
+      const __m512 value = broadcast(a + r * stride);
+#pragma GCC unroll 4
+      for (int v = 0; v < kVectors; ++v)
+        fma_into(sums[r][v], value, weights[v]);
+    }
+  }
+};
+
+/// One pair of k, by the instruction for it.
+struct DotStep final {
+  using Activation = uint16_t;
+  static constexpr int kStepK = 2;
+
+  template <int kRows, int kVectors>
+  KRAIT_AVX512_INLINE static void add(const Activation* a, int64_t stride, const std::byte* w,
+                                      __m512 (&sums)[kRows][kVectors]) {
+    __m512i weights[kVectors];
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v)
+      weights[v] = _mm512_load_si512(w + v * 64);
+#pragma GCC unroll 6
+    for (int r = 0; r < kRows; ++r) {
+      const __m512i pair = broadcast_pair(a + r * stride);
+#pragma GCC unroll 4
+      for (int v = 0; v < kVectors; ++v)
+        dot_into(sums[r][v], pair, weights[v]);
+    }
+  }
+};
+
+/// One pair of k, widened: the odd k first, as the instruction has it.
+struct WidenedStep final {
+  using Activation = float;
+  static constexpr int kStepK = 2;
+
+  template <int kRows, int kVectors>
+  KRAIT_AVX512_INLINE static void add(const Activation* a, int64_t stride, const std::byte* w,
+                                      __m512 (&sums)[kRows][kVectors]) {
+    __m512 odd[kVectors];
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v) {
+      odd[v] = _mm512_castsi512_ps(
+          _mm512_and_si512(_mm512_load_si512(w + v * 64), _mm512_set1_epi32(static_cast<int>(0xffff0000u))));
+    }
+#pragma GCC unroll 6
+    for (int r = 0; r < kRows; ++r) {
+      const __m512 value = broadcast(a + r * stride + 1);
+#pragma GCC unroll 4
+      for (int v = 0; v < kVectors; ++v)
+        fma_into(sums[r][v], value, odd[v]);
+    }
+    __m512 even[kVectors];
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v) {
+      even[v] = even_of_pairs(_mm512_load_si512(w + v * 64));
+    }
+#pragma GCC unroll 6
+    for (int r = 0; r < kRows; ++r) {
+      const __m512 value = broadcast(a + r * stride);
+#pragma GCC unroll 4
+      for (int v = 0; v < kVectors; ++v)
+        fma_into(sums[r][v], value, even[v]);
+    }
+  }
+};
+
+/// Adds the waiting left neighbours of a finished leaf; keeps the sum waiting unless it is the last leaf.
+template <int kRows, int kVectors>
+KRAIT_AVX512_INLINE void add_to_tree(int leaf, int leaves, int& depth, float (*waiting)[kRows * kVectors * 16],
+                                     __m512 (&sums)[kRows][kVectors]) {
+  // Leaf number 0b..0111 completes three subtrees: each trailing one is a waiting left neighbour.
+  for (int ones = leaf; (ones & 1) != 0; ones >>= 1) {
+    const float* const left = waiting[--depth];
+#pragma GCC unroll 6
+    for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 4
+      for (int v = 0; v < kVectors; ++v) {
+        sums[r][v] = _mm512_add_ps(_mm512_load_ps(left + (r * kVectors + v) * 16), sums[r][v]);
+      }
+    }
+  }
+  if (leaf + 1 == leaves) return;
+  float* const keep = waiting[depth++];
+#pragma GCC unroll 6
+  for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v)
+      _mm512_store_ps(keep + (r * kVectors + v) * 16, sums[r][v]);
+  }
+}
+
+template <int kRows, int kVectors>
+KRAIT_AVX512_INLINE void write_out(const TileArgs& args, __m512 (&sums)[kRows][kVectors]) {
+  if (args.bias != nullptr) {
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v) {
+      const __m512 bias = _mm512_loadu_ps(args.bias + v * 16);
+#pragma GCC unroll 6
+      for (int r = 0; r < kRows; ++r)
+        sums[r][v] = _mm512_add_ps(sums[r][v], bias);
+    }
+  }
+  if (args.accumulate) {
+#pragma GCC unroll 6
+    for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 4
+      for (int v = 0; v < kVectors; ++v) {
+        sums[r][v] = _mm512_add_ps(_mm512_loadu_ps(args.out + r * args.ldo + v * 16), sums[r][v]);
+      }
+    }
+  }
+#pragma GCC unroll 6
+  for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v)
+      _mm512_storeu_ps(args.out + r * args.ldo + v * 16, sums[r][v]);
+  }
+}
+
+template <class Step, int kRows, int kVectors>
+KRAIT_AVX512 void tile(const TileArgs& args) {
+  alignas(64) float waiting[kMaxTreeDepth][kRows * kVectors * 16];
+  __m512 sums[kRows][kVectors];
+  const auto* a = static_cast<const typename Step::Activation*>(args.a);
+  const std::byte* w = args.panel;
+  const std::byte* prefetch = args.prefetch;
+  const int64_t steps = args.leaf_k / Step::kStepK;
+  int depth = 0;
+  int leaf = 0;
+  do {
+#pragma GCC unroll 6
+    for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 4
+      for (int v = 0; v < kVectors; ++v)
+        sums[r][v] = _mm512_setzero_ps();
+    }
+    for (int64_t step = 0; step < steps; ++step) {
+      _mm_prefetch(reinterpret_cast<const char*>(prefetch), _MM_HINT_T1);
+      Step::template add<kRows, kVectors>(a, args.a_stride, w, sums);
+      a += Step::kStepK;
+      w += kStepBytes;
+      prefetch += 64;
+    }
+    add_to_tree<kRows, kVectors>(leaf, args.leaves, depth, waiting, sums);
+  } while (++leaf < args.leaves);
+  write_out<kRows, kVectors>(args, sums);
+}
+
+KRAIT_AVX512 void round_to_float(const float* from, int leaves, int64_t leaf_k, int64_t padded_leaf_k, std::byte* to) {
+  round_row(from, leaves, leaf_k, padded_leaf_k, reinterpret_cast<float*>(to));
+}
+KRAIT_AVX512 void round_to_half(const float* from, int leaves, int64_t leaf_k, int64_t padded_leaf_k, std::byte* to) {
+  round_row(from, leaves, leaf_k, padded_leaf_k, reinterpret_cast<uint16_t*>(to));
+}
+
+template <class Step, int... kCells>
+constexpr TileTable make_table(RoundFunction round, std::integer_sequence<int, kCells...>) {
+  TileTable table;
+  table.round = round;
+  table.activation_bytes = sizeof(typename Step::Activation);
+  ((table.tile[kCells / kTileVectors][kCells % kTileVectors] =
+        tile<Step, kCells / kTileVectors + 1, kCells % kTileVectors + 1>),
+   ...);
+  return table;
+}
+
+using Cells = std::make_integer_sequence<int, kTileRows * kTileVectors>;
+
+}  // namespace
+
+constinit const TileTable kAvx512F32 = make_table<F32Step>(nullptr, Cells());
+constinit const TileTable kAvx512Bf16Widened = make_table<WidenedStep>(round_to_float, Cells());
+constinit const TileTable kAvx512Bf16Dot = make_table<DotStep>(round_to_half, Cells());
+
+}  // namespace krait::kernels
+
+#endif  // __x86_64__

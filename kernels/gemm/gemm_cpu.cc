@@ -1,0 +1,217 @@
+// Splits a product into tiles and hands them to the threads.
+#include <algorithm>
+
+#include "common/base/check.h"
+#include "common/base/units.h"
+#include "kernels/gemm/gemm.h"
+#include "kernels/gemm/gemm_tile.h"
+
+namespace krait::kernels {
+namespace {
+
+constexpr int64_t kBlockBytes = 512 * kKiB;  // of activations that stay in the second-level cache beside a panel
+constexpr int64_t kMinBlockGroups = 8;       // row groups that a panel serves once it has been read
+// Below these, waking the team costs more than it saves: about a microsecond of work.
+constexpr int64_t kInlineCost = 2048;        // tiles' cost times k
+constexpr int64_t kInlineRoundings = 16384;  // activations
+
+/// Elements between rows of rounded activations. The extra line keeps rows of a power of two out of the same cache
+/// sets.
+int64_t workspace_stride(int64_t k) {
+  return round_up(k + 8, 32) + 32;
+}
+
+/// A product as a list of tiles. Rows are spread evenly over groups of at most kTileRows; groups form blocks whose
+/// activations stay in cache. Order of the tiles: block, panel, group; so a panel is read once a block.
+class TileList final {
+ public:
+  TileList(const GemmArgs& args, const TileTable& table, const void* a, int64_t a_stride)
+      : args_(args),
+        weights_(*args.weights),
+        table_(table),
+        a_(a),
+        a_stride_(a_stride),
+        a_bytes_(table.activation_bytes),
+        column_end_(args.column_end < 0 ? weights_.n : args.column_end),
+        first_panel_(args.column_begin / kPanelColumns),
+        panels_(ceil_div(column_end_, kPanelColumns) - first_panel_),
+        groups_(ceil_div(args.m, kTileRows)) {
+    const int64_t row_bytes = std::max<int64_t>(weights_.k * a_bytes_, 1);
+    block_groups_ =
+        std::clamp(kBlockBytes / row_bytes / kTileRows, kMinBlockGroups, std::max(groups_, kMinBlockGroups));
+    group_cost_ = (panels_ - 1) * kTileVectors + vectors(panels_ - 1);
+  }
+
+  /// In 16 columns of one row group.
+  int64_t cost() const { return groups_ * group_cost_; }
+
+  /// Runs the tiles that begin in [begin, end) of the cost. Ranges that meet miss and repeat no tile.
+  void run(int64_t begin, int64_t end) const {
+    const int64_t last = tile_at(end);
+    for (int64_t tile = tile_at(begin); tile < last;) {
+      const int64_t block = tile / (panels_ * block_groups_);
+      const int64_t in_block = tile - block * panels_ * block_groups_;
+      const int64_t groups = groups_of(block);
+      const int64_t group = in_block % groups;
+      const int64_t count = std::min(groups - group, last - tile);
+      run_panel(in_block / groups, block * block_groups_ + group, count);
+      tile += count;
+    }
+  }
+
+ private:
+  int64_t groups_of(int64_t block) const { return std::min(block_groups_, groups_ - block * block_groups_); }
+
+  /// Vectors of a panel that hold columns of the range.
+  int vectors(int64_t panel) const {
+    const int64_t columns = std::min(column_end_ - (first_panel_ + panel) * kPanelColumns, kPanelColumns);
+    return static_cast<int>(ceil_div(columns, kVectorColumns));
+  }
+
+  /// The tile in which a position of the cost lies.
+  int64_t tile_at(int64_t position) const {
+    if (position >= cost()) return groups_ * panels_;
+    const int64_t block = position / (group_cost_ * block_groups_);
+    const int64_t in_block = position - block * group_cost_ * block_groups_;
+    const int64_t whole_tiles = groups_of(block) * (panels_ - 1);  // of whole panels
+    const int64_t past = in_block - whole_tiles * kTileVectors;
+    const int64_t tile = past < 0 ? in_block / kTileVectors : whole_tiles + past / vectors(panels_ - 1);
+    return block * panels_ * block_groups_ + tile;
+  }
+
+  int64_t first_row(int64_t group) const { return args_.m * group / groups_; }
+
+  void run_panel(int64_t panel, int64_t group_begin, int64_t count) const {
+    const int64_t column = (first_panel_ + panel) * kPanelColumns;
+    const std::byte* const data = weights_.data + (first_panel_ + panel) * weights_.panel_bytes();
+    const int64_t next_offset = panel + 1 < panels_ ? weights_.panel_bytes() : 0;
+    const int64_t quarter_bytes = weights_.panel_bytes() / 4;
+    const int in_vectors = vectors(panel);
+    const bool whole = column >= args_.column_begin && column + in_vectors * kVectorColumns <= column_end_;
+    for (int64_t group = group_begin; group < group_begin + count; ++group) {
+      const int64_t row = first_row(group);
+      TileArgs tile{.a = static_cast<const std::byte*>(a_) + row * a_stride_ * a_bytes_,
+                    .a_stride = a_stride_,
+                    .panel = data,
+                    .leaves = weights_.leaves,
+                    .leaf_k = weights_.padded_leaf_k(),
+                    // Four groups fetch one quarter of the next panel each.
+                    .prefetch = data + next_offset + (group - group_begin) % 4 * quarter_bytes,
+                    .rows = static_cast<int>(first_row(group + 1) - row),
+                    .vectors = in_vectors};
+      if (whole) {
+        tile.out = args_.out + row * args_.ldo + (column - args_.column_begin);
+        tile.ldo = args_.ldo;
+        tile.bias = args_.bias != nullptr ? args_.bias + column : nullptr;
+        tile.accumulate = args_.accumulate;
+        table_.tile[tile.rows - 1][in_vectors - 1](tile);
+      } else {
+        run_partial(tile, row, column);
+      }
+    }
+  }
+
+  /// A tile with columns outside of the range: computed aside, then the others are copied.
+  void run_partial(TileArgs& tile, int64_t row, int64_t column) const {
+    alignas(64) float scratch[kTileRows * kPanelColumns];
+    tile.out = scratch;
+    tile.ldo = kPanelColumns;
+    table_.tile[tile.rows - 1][tile.vectors - 1](tile);
+    const int64_t begin = std::max(column, args_.column_begin);
+    const int64_t end = std::min(column + kPanelColumns, column_end_);
+    for (int64_t r = 0; r < tile.rows; ++r) {
+      for (int64_t c = begin; c < end; ++c) {
+        float sum = scratch[r * kPanelColumns + c - column];
+        if (args_.bias != nullptr) sum += args_.bias[c];
+        float& out = args_.out[(row + r) * args_.ldo + c - args_.column_begin];
+        out = args_.accumulate ? out + sum : sum;
+      }
+    }
+  }
+
+  const GemmArgs& args_;
+  const PackedMatrix& weights_;
+  const TileTable& table_;
+  const void* const a_;
+  const int64_t a_stride_;
+  const int64_t a_bytes_;
+  const int64_t column_end_;
+  const int64_t first_panel_;
+  const int64_t panels_;
+  const int64_t groups_;
+  int64_t block_groups_ = 0;
+  int64_t group_cost_ = 0;
+};
+
+void check_args(const GemmArgs& args) {
+  CHECK(args.weights != nullptr);
+  const PackedMatrix& weights = *args.weights;
+  const int64_t column_end = args.column_end < 0 ? weights.n : args.column_end;
+  CHECK_GE(args.m, 0);
+  CHECK(args.column_begin >= 0 && args.column_begin <= column_end && column_end <= weights.n);
+  CHECK(args.m <= 1 || (args.lda >= weights.k && args.ldo >= column_end - args.column_begin));
+  CHECK_EQ(reinterpret_cast<uintptr_t>(weights.data) % 64, 0u);
+  if (weights.dtype == DType::kBF16) {
+    CHECK_GE(static_cast<int64_t>(args.workspace.size()), gemm_workspace_bytes(args.m, weights.k, weights.dtype));
+    CHECK_EQ(reinterpret_cast<uintptr_t>(args.workspace.data()) % 64, 0u);
+  }
+}
+
+/// On the calling thread `alone`, else over the team.
+void split(Stream& stream, int64_t count, bool alone, FunctionRef<void(int64_t begin, int64_t end)> work) {
+  if (alone) {
+    work(0, count);
+  } else {
+    stream.parallel_for(count, 1, work);
+  }
+}
+
+}  // namespace
+
+const TileTable& tile_table(CpuPath path, DType dtype) {
+  const bool f32 = dtype == DType::kF32;
+#if defined(__x86_64__)
+  switch (path) {
+    case CpuPath::kPortable:
+      break;
+    case CpuPath::kAvx2:
+      return f32 ? kAvx2F32 : kAvx2Bf16;
+    case CpuPath::kAvx512:
+      return f32 ? kAvx512F32 : kAvx512Bf16Widened;
+    case CpuPath::kAvx512Bf16:
+      return f32 ? kAvx512F32 : kAvx512Bf16Dot;
+  }
+#endif
+  return f32 ? kPortableF32 : kPortableBf16;
+}
+
+int64_t gemm_workspace_bytes(int64_t max_m, int64_t k, DType dtype) {
+  // Paths without bf16 instructions keep the rounded values as float.
+  return dtype == DType::kBF16 ? max_m * workspace_stride(k) * 4 : 0;
+}
+
+void gemm(Stream& stream, const GemmArgs& args) {
+  check_args(args);
+  const PackedMatrix& weights = *args.weights;
+  if (args.m == 0 || args.column_begin == (args.column_end < 0 ? weights.n : args.column_end)) return;
+  const TileTable& table = tile_table(stream.path(), weights.dtype);
+  const void* a = args.a;
+  int64_t a_stride = args.lda;
+  if (table.round != nullptr) {
+    a = args.workspace.data();
+    a_stride = workspace_stride(weights.k);
+    const int64_t row_bytes = a_stride * table.activation_bytes;
+    const auto round_rows = [&](int64_t begin, int64_t end) {
+      for (int64_t row = begin; row < end; ++row) {
+        table.round(args.a + row * args.lda, weights.leaves, weights.leaf_k(), weights.padded_leaf_k(),
+                    args.workspace.data() + row * row_bytes);
+      }
+    };
+    split(stream, args.m, args.m * weights.k < kInlineRoundings, round_rows);
+  }
+  const TileList tiles(args, table, a, a_stride);
+  const bool alone = tiles.cost() * weights.k < kInlineCost;
+  split(stream, tiles.cost(), alone, [&](int64_t begin, int64_t end) { tiles.run(begin, end); });
+}
+
+}  // namespace krait::kernels
