@@ -1,0 +1,82 @@
+"""A real Prometheus server scrapes every process, and promtool finds no fault in what they say."""
+
+import json
+import pathlib
+import shutil
+import socket
+import subprocess
+import urllib.parse
+import urllib.request
+
+import pytest
+
+from launch import REPOSITORY, get_json, wait_for
+from rest import complete
+
+TOOLS = REPOSITORY / "build" / "tools" / "prometheus"
+CONFIG = REPOSITORY / "dashboards" / "prometheus" / "prometheus.yml"
+
+
+def _free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def test_promtool_accepts_the_configuration():
+    subprocess.run([TOOLS / "promtool", "check", "config", "--syntax-only", CONFIG], check=True)
+
+
+def test_promtool_finds_no_fault_in_any_process(demo):
+    complete(demo.url, prompt="Mr. Darcy", max_tokens=3)
+    for process in demo.document["processes"]:
+        with urllib.request.urlopen(process["metrics_url"], timeout=10) as response:
+            assert response.headers["content-type"].startswith("text/plain")
+            text = response.read()
+        assert b"krait_build_info{" in text
+        done = subprocess.run([TOOLS / "promtool", "check", "metrics"], input=text, capture_output=True, check=False)
+        assert done.returncode == 0 and done.stderr == b"", f"{process['log']}: {done.stderr.decode()}"
+
+
+@pytest.fixture(scope="module")
+def prometheus(demo, tmp_path_factory):
+    """A server with our configuration and the launcher's list of targets; its URL."""
+    folder = tmp_path_factory.mktemp("prometheus")
+    shutil.copy(CONFIG, folder)
+    (folder / "targets").mkdir()
+    shutil.copy(demo.run_dir / "prometheus-targets.json", folder / "targets")
+    port = _free_port()
+    with open(folder / "log", "wb") as log:
+        server = subprocess.Popen([TOOLS / "prometheus", f"--config.file={folder / CONFIG.name}",
+                                   f"--storage.tsdb.path={folder / 'data'}", f"--web.listen-address=127.0.0.1:{port}"],
+                                  stdout=log, stderr=subprocess.STDOUT)
+    try:
+        yield f"http://127.0.0.1:{port}", folder
+    finally:
+        server.terminate()
+        server.wait()
+
+
+def _targets(url):
+    try:
+        return get_json(url, "/api/v1/targets?state=active")[1]["data"]["activeTargets"]
+    except (OSError, json.JSONDecodeError):
+        return []
+
+
+def _query(url, expression):
+    path = "/api/v1/query?query=" + urllib.parse.quote(expression)
+    return get_json(url, path)[1]["data"]["result"]
+
+
+def test_prometheus_scrapes_every_process(demo, prometheus):
+    url, folder = prometheus
+    complete(demo.url, prompt="Mr. Darcy", max_tokens=3)
+    count = len(demo.document["processes"])
+    wait_for(lambda: [t["health"] for t in _targets(url)] == ["up"] * count,
+             f"{count} healthy targets; {[t.get('lastError') for t in _targets(url)]} {pathlib.Path(folder / 'log')}", 60)
+    result = wait_for(lambda: (found := _query(url, "krait_build_info")) if len(found := _query(url, "krait_build_info"))
+                      == count else None, "build_info of each process", 60)
+    assert {(r["metric"]["role"], r["metric"]["rank"]) for r in result} == {
+        ("coordinator", ""), ("shard", "0"), ("shard", "1")}
+    assert all(r["value"][1] == "1" for r in result)

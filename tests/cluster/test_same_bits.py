@@ -1,0 +1,79 @@
+"""The exactness contract over REST: log-probabilities compared as JSON text, so every bit of the double counts."""
+
+import concurrent.futures
+import random
+
+import pytest
+
+from reference import GREEDY_TOKENS, golden_prompts
+from rest import complete, load
+
+OTHERS = 31
+TOLERANCE = 1e-4  # of a log-probability; logits are within 3e-5, and a log-softmax adds their errors
+
+
+@pytest.fixture(scope="module")
+def prompts():
+    return golden_prompts("mamba")
+
+
+def ask(url, prompt):
+    choice = complete(url, prompt=prompt.ids, max_tokens=GREEDY_TOKENS, temperature=0, logprobs=5, echo=True,
+                      ignore_eos=True, return_token_ids=True)["choices"][0]
+    return choice["token_ids"][-GREEDY_TOKENS:], choice["logprobs"]["token_logprobs"], choice["logprobs"]["top_logprobs"]
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3, 8])
+def test_the_golden_model_as_served(clusters, prompts, ranks):
+    url = clusters("mamba", ranks).url
+    worst = 0.0
+    for prompt in prompts:
+        tokens, logprobs, _ = ask(url, prompt)
+        assert tokens == prompt.greedy
+        assert len(logprobs) == len(prompt.logprobs) and logprobs[0] is None
+        worst = max([worst, *(abs(got - want) for got, want in zip(logprobs[1:], prompt.logprobs[1:]))])
+    print(f"used {worst / TOLERANCE:.3f} of the tolerance")
+    assert worst < TOLERANCE
+
+
+def _noise(url, vocab, seed):
+    """A request of random length that comes and goes beside the one that is watched."""
+    rng = random.Random(seed)
+    complete(url, prompt=[rng.randrange(3, vocab) for _ in range(rng.randint(1, 200))],
+             max_tokens=rng.randint(1, 60), temperature=1, seed=seed)
+
+
+@pytest.mark.parametrize("ranks, threads", [(1, 1), (2, 1), (2, 2), (4, 1)])
+def test_alone_and_among_others(clusters, prompts, ranks, threads):
+    url = clusters("mamba", ranks, threads=threads).url
+    alone = [ask(url, prompt) for prompt in prompts]
+    with concurrent.futures.ThreadPoolExecutor(OTHERS + len(prompts)) as pool:
+        noise = [pool.submit(_noise, url, prompts[0].vocab, seed) for seed in range(OTHERS)]
+        crowded = [pool.submit(ask, url, prompt) for prompt in prompts * 2]
+        noise += [pool.submit(_noise, url, prompts[0].vocab, OTHERS + seed) for seed in range(OTHERS)]
+        for index, future in enumerate(crowded):
+            assert future.result() == alone[index % len(prompts)]
+        for future in noise:
+            future.result()
+    assert load(url) == (0, 0)
+
+
+@pytest.mark.parametrize("ranks, threads", [(2, 1), (2, 2), (4, 1)])
+def test_the_same_bits_at_every_number_of_ranks(clusters, prompts, ranks, threads):
+    one, several = clusters("mamba", 1).url, clusters("mamba", ranks, threads=threads).url
+    for prompt in prompts:
+        assert ask(one, prompt) == ask(several, prompt)
+
+
+def test_the_demo_model_samples_the_same_text_on_one_rank_and_two(clusters, demo):
+    fields = {"prompt": "Mr. Darcy", "max_tokens": 60, "temperature": 1, "seed": 4, "logprobs": 2}
+    one = complete(clusters("demo", 1).url, **fields)["choices"]
+    two = complete(demo.url, **fields)["choices"]
+    assert one == two
+
+
+def test_short_steps_change_no_bit(clusters, prompts):
+    """A step budget of a moment cuts every prefill into the smallest chunks."""
+    whole, chunked = clusters("mamba", 2).url, clusters("mamba", 2, "--max-step-ms", "0.1").url
+    for prompt in prompts:
+        assert ask(whole, prompt) == ask(chunked, prompt)
