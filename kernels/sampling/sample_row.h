@@ -22,7 +22,7 @@ struct SeenToken final {
 };
 
 struct SampleParams final {
-  float temperature = 1.0f;  // 0: the highest logit
+  float temperature = 1.0f;  // is_greedy(): the highest logit
   float min_p = 0.0f;        // 0: off
   int32_t top_k = 0;         // 0 or less: off
   double top_p = 1.0;        // 1 or more: off
@@ -52,7 +52,7 @@ class SampleScratch final {
 ///  2. For each seen token: repetition (prompt and output): l > 0 ? l / r : l * r; then over generated ones
 ///     l -= frequency * count and l -= presence. This order is vLLM's.
 ///  3. Banned ids become -inf.
-///  4. temperature 0: the first in the order of comes_before. Else s = l * inverse_temperature(temperature).
+///  4. is_greedy(temperature): the first in the order of comes_before. Else s = l * inverse_temperature(temperature).
 ///  5. min_p keeps what has at least min_p times the probability of the most probable.
 ///  6. top_k keeps the first k.
 ///  7. top_p keeps the shortest beginning of what is left whose share of the probability left reaches top_p. The

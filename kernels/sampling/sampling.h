@@ -37,7 +37,11 @@ struct NoiseKey final {
   uint64_t position = 0;  // absolute index in the sequence of the token that is drawn
 };
 
-/// 1 / temperature in float32: the one factor by which all of sampling scales logits. temperature > 0.
+/// Below this a temperature means greedy: the division would only overflow.
+inline constexpr float kLowestTemperature = 1e-5f;
+bool is_greedy(float temperature);
+
+/// 1 / temperature in float32: the one factor by which all of sampling scales logits. Not for greedy temperatures.
 float inverse_temperature(float temperature);
 
 /// The first of logits[i] * inv_temperature + noise(id_offset + i) in the order above: over the whole vocabulary this
@@ -45,10 +49,10 @@ float inverse_temperature(float temperature);
 Candidate gumbel_argmax_row(CpuPath path, const float* logits, int64_t n, int32_t id_offset, float inv_temperature,
                             const NoiseKey& key);
 
-/// The same over any list of (value, id) whose values are already scaled. n >= 1.
+/// The same over a list of (value, id), ids ascending, whose values are already scaled. n >= 1.
 Candidate gumbel_argmax_list(CpuPath path, const float* scaled, const int32_t* ids, int64_t n, const NoiseKey& key);
 
-/// log(sum over i of exp(logits[i])) within 3e-7 absolute, in one order that depends on n alone. n >= 1; NaNs and
+/// log(sum over i of exp(logits[i])) within 1e-6 absolute, in one order that depends on n alone. n >= 1; NaNs and
 /// -inf count as nothing; -inf when nothing else is there.
 double log_sum_exp(CpuPath path, const float* logits, int64_t n);
 

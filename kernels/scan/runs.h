@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 namespace krait::kernels {
 
@@ -22,6 +23,14 @@ struct Tap final {
   int32_t row = 0;
   int32_t slot = 0;
 };
+
+/// The first tap at or after `row`.
+inline const Tap* first_tap(std::span<const Tap> taps, int32_t row) {
+  const Tap* tap = taps.data();
+  while (tap != taps.data() + taps.size() && tap->row < row)
+    ++tap;
+  return tap;
+}
 
 /// Lanes of a channel block: channel counts are padded to a multiple of this.
 inline constexpr int64_t kChannelBlock = 16;

@@ -1,0 +1,60 @@
+#include <cstring>
+
+#include "common/base/check.h"
+#include "common/tensor/half.h"
+#include "kernels/pointwise/rows.h"
+
+namespace krait::kernels {
+namespace {
+
+/// Plain loops: each is bound by memory, and a conversion or one addition has the same bits however it is compiled.
+void convert_row(const std::byte* from, DType dtype, int64_t width, float* to) {
+  if (dtype == DType::kF32) {
+    std::memcpy(to, from, static_cast<size_t>(width) * sizeof(float));
+    return;
+  }
+  for (int64_t i = 0; i < width; ++i) {
+    uint16_t bits;
+    std::memcpy(&bits, from + 2 * i, sizeof bits);
+    to[i] = dtype == DType::kBF16 ? bf16_to_f32(bits) : f16_to_f32(bits);
+  }
+}
+
+}  // namespace
+
+void embed_rows(Stream& stream, const EmbedRowsArgs& args) {
+  CHECK(args.dtype == DType::kF32 || args.dtype == DType::kBF16 || args.dtype == DType::kF16);
+  const int64_t row_bytes = args.width * dtype_bytes(args.dtype);
+  stream.parallel_for(static_cast<int64_t>(args.ids.size()), 1, [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      const int32_t id = args.ids[static_cast<size_t>(row)];
+      CHECK_GE(id, 0);
+      CHECK_LT(id, args.entries);
+      convert_row(args.table + id * row_bytes, args.dtype, args.width, args.out + row * args.out_stride);
+    }
+  });
+}
+
+void gather_rows(Stream& stream, const float* x, int64_t x_stride, std::span<const int32_t> rows, int64_t width,
+                 float* out, int64_t out_stride) {
+  stream.parallel_for(static_cast<int64_t>(rows.size()), 1, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      std::memcpy(out + i * out_stride, x + rows[static_cast<size_t>(i)] * x_stride,
+                  static_cast<size_t>(width) * sizeof(float));
+    }
+  });
+}
+
+void add_rows(Stream& stream, float* h, int64_t h_stride, const float* delta, int64_t delta_stride, int64_t rows,
+              int64_t width) {
+  stream.parallel_for(rows, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      float* to = h + row * h_stride;
+      const float* from = delta + row * delta_stride;
+      for (int64_t i = 0; i < width; ++i)
+        to[i] += from[i];
+    }
+  });
+}
+
+}  // namespace krait::kernels
