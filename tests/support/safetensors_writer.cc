@@ -1,0 +1,107 @@
+#include "tests/support/safetensors_writer.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <cmath>
+#include <cstring>
+#include <fstream>
+#include <stdexcept>
+
+#include "common/base/rng.h"
+#include "common/tensor/half.h"
+
+namespace krait::test {
+namespace {
+
+void write_file(const std::string& path, std::string_view content) {
+  std::ofstream file(path, std::ios::binary | std::ios::trunc);
+  file.write(content.data(), static_cast<std::streamsize>(content.size()));
+  if (!file.flush()) throw std::runtime_error("cannot write " + path);
+}
+
+/// Half from float32 by search over the exponent: only for values that it holds exactly.
+uint16_t exact_f16(float value) {
+  for (uint32_t bits = 0; bits < 0x10000; ++bits) {
+    const float candidate = f16_to_f32(static_cast<uint16_t>(bits));
+    if (std::memcmp(&candidate, &value, sizeof(value)) == 0) return static_cast<uint16_t>(bits);
+  }
+  throw std::runtime_error(fmt::format("{} is no half", value));
+}
+
+float random_value(const TensorSpec& spec, SplitMix64& random) {
+  const double u = random.uniform();
+  if (spec.role == "norm.weight" || spec.role == "D") return static_cast<float>(0.75 + u / 2);
+  if (spec.role == "A_log") return static_cast<float>(2.5 * u);
+  if (spec.role == "dt_proj.bias") return static_cast<float>(-5 + 3 * u);
+  const double fan_in = spec.shape.size() < 2 ? 16 : static_cast<double>(spec.shape.back());
+  return static_cast<float>((2 * u - 1) * std::sqrt(3 / fan_in));
+}
+
+}  // namespace
+
+std::string encode_floats(std::span<const float> values, DType dtype) {
+  std::string bytes;
+  for (const float value : values) {
+    if (dtype == DType::kF32) {
+      bytes.append(reinterpret_cast<const char*>(&value), sizeof(value));
+      continue;
+    }
+    const uint16_t bits = dtype == DType::kBF16 ? f32_to_bf16(value) : exact_f16(value);
+    bytes.append(reinterpret_cast<const char*>(&bits), sizeof(bits));
+  }
+  return bytes;
+}
+
+std::string safetensors_file(std::string_view header_json, std::string_view data) {
+  const uint64_t length = header_json.size();
+  std::string file(reinterpret_cast<const char*>(&length), sizeof(length));
+  return file.append(header_json).append(data);
+}
+
+std::string safetensors_file(std::span<const TensorToWrite> tensors) {
+  std::string header = R"({"__metadata__":{"format":"pt"})";
+  std::string data;
+  for (const TensorToWrite& tensor : tensors) {
+    header += fmt::format(R"(,"{}":{{"dtype":"{}","shape":[{}],"data_offsets":[{},{}]}})", tensor.name,
+                          dtype_name(tensor.dtype), fmt::join(tensor.shape, ","), data.size(),
+                          data.size() + tensor.bytes.size());
+    data += tensor.bytes;
+  }
+  return safetensors_file(header + "}", data);
+}
+
+std::vector<TensorToWrite> random_tensors(const ModelPlan& plan, uint64_t seed, DType dtype) {
+  SplitMix64 random(seed);
+  std::vector<TensorToWrite> tensors;
+  for (const BlockPlan& block : plan.blocks) {
+    for (const TensorSpec& spec : block.tensors) {
+      if (!spec.source.empty()) continue;
+      std::vector<float> values(static_cast<size_t>(TensorView{.shape = spec.shape}.elements()));
+      for (float& value : values)
+        value = random_value(spec, random);
+      tensors.push_back({spec.name, dtype, spec.shape, encode_floats(values, dtype)});
+    }
+  }
+  return tensors;
+}
+
+void write_checkpoint(const std::string& directory, std::string_view config_json,
+                      std::span<const TensorToWrite> tensors, int files) {
+  write_file(directory + "/config.json", config_json);
+  if (files == 1) return write_file(directory + "/model.safetensors", safetensors_file(tensors));
+  std::string map;
+  for (int file = 0; file < files; ++file) {
+    const std::string name = fmt::format("model-{:05}-of-{:05}.safetensors", file + 1, files);
+    std::vector<TensorToWrite> part;
+    for (size_t i = static_cast<size_t>(file); i < tensors.size(); i += static_cast<size_t>(files)) {
+      part.push_back(tensors[i]);
+      map += fmt::format(R"({}"{}":"{}")", map.empty() ? "" : ",", tensors[i].name, name);
+    }
+    write_file(directory + "/" + name, safetensors_file(part));
+  }
+  write_file(directory + "/model.safetensors.index.json",
+             fmt::format(R"({{"metadata":{{"total_size":1}},"weight_map":{{{}}}}})", map));
+}
+
+}  // namespace krait::test
