@@ -20,10 +20,10 @@ using Handler = std::function<void(Request, std::shared_ptr<Responder>)>;
 
 /// One line of the access log: written when the answer has left, or when the connection ended before that.
 struct AccessRecord final {
-  std::string method;      // empty when the request was too broken to tell
-  std::string path;        // without the query; never holds a prompt
-  int status = 0;          // 499 when the client left before an answer began
-  int64_t body_bytes = 0;  // of the response's body, as handed to the socket
+  std::string method;       // empty when the request was too broken to tell
+  std::string path;         // without the query; never holds a prompt
+  int status = 0;           // 499 when the client left before an answer began
+  int64_t body_bytes = 0;   // of the response's body, as handed to the socket
   int64_t duration_ns = 0;  // from the request's first byte to the answer's last
   std::string request_id;
   std::string peer;
@@ -49,10 +49,10 @@ struct Options final {
 };
 
 struct ServerStats final {
-  int64_t connections = 0;           // open now
-  int64_t open_requests = 0;         // being answered now
-  int64_t refused_connections = 0;   // since the start, over the connection limit
-  int64_t buffered_body_bytes = 0;   // bodies being read now
+  int64_t connections = 0;          // open now
+  int64_t open_requests = 0;        // being answered now
+  int64_t refused_connections = 0;  // since the start, over the connection limit
+  int64_t buffered_body_bytes = 0;  // bodies being read now
 };
 
 class HttpServer final {

@@ -26,7 +26,8 @@ struct Request final {
 /// that the client can see that the answer is not complete).
 ///
 /// Header names that are no tokens are dropped, bytes of values that could break the framing become '?'. The server
-/// itself sets Content-Length, Transfer-Encoding, Connection, Date and x-request-id; such fields given here are dropped.
+/// itself sets Content-Length, Transfer-Encoding, Connection, Date and x-request-id; such fields given here are
+/// dropped.
 class Responder {
  public:
   virtual ~Responder() = default;

@@ -1,0 +1,488 @@
+#include "coordinator/http/connection.h"
+
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+
+#include <boost/asio/bind_executor.hpp>
+#include <boost/asio/post.hpp>
+#include <exception>
+#include <new>
+#include <utility>
+
+#include "common/base/log.h"
+#include "coordinator/http/error_body.h"
+#include "coordinator/http/request_id.h"
+
+namespace krait::http {
+namespace {
+
+namespace asio = boost::asio;
+using asio::ip::tcp;
+using ErrorCode = boost::system::error_code;
+
+constexpr size_t kReadBytes = 64 * kKiB;
+constexpr size_t kBuffersPerWrite = 16;
+constexpr int kWritesPerTurn = 16;  // then other connections of this thread get theirs
+
+using Time = Connection::Time;
+
+Time now() {
+  return asio::steady_timer::clock_type::now();
+}
+
+Time after(Time from, int64_t ns) {
+  return from + std::chrono::nanoseconds(ns);
+}
+
+int64_t ns_since(Time from) {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(now() - from).count();
+}
+
+std::string show(const tcp::endpoint& endpoint) {
+  const std::string address = endpoint.address().to_string();
+  return fmt::format(fmt::runtime(endpoint.address().is_v6() ? "[{}]:{}" : "{}:{}"), address, endpoint.port());
+}
+
+void set_option(int socket, int level, int name, int value) {
+  // A socket that refuses an option still works, only with less protection.
+  (void)setsockopt(socket, level, name, &value, sizeof(value));
+}
+
+void set_options(tcp::socket& socket, const Options& options) {
+  ErrorCode ignored;
+  socket.non_blocking(true, ignored);
+  const int handle = socket.native_handle();
+  set_option(handle, IPPROTO_TCP, TCP_NODELAY, 1);
+  set_option(handle, SOL_SOCKET, SO_SNDBUF, static_cast<int>(options.send_buffer_bytes));
+  // What the kernel holds counts too: it gives a peer up that takes none of it for so long.
+  set_option(handle, IPPROTO_TCP, TCP_USER_TIMEOUT, static_cast<int>(ceil_div(options.stall_timeout_ns, kMs)));
+  // A peer that vanished without a word, while there is nothing to send, is found by probes.
+  set_option(handle, SOL_SOCKET, SO_KEEPALIVE, 1);
+  set_option(handle, IPPROTO_TCP, TCP_KEEPIDLE, 30);
+  set_option(handle, IPPROTO_TCP, TCP_KEEPINTVL, 10);
+  set_option(handle, IPPROTO_TCP, TCP_KEEPCNT, 3);
+}
+
+const Headers& json_headers() {
+  static const Headers headers{{"Content-Type", "application/json"}};
+  return headers;
+}
+
+ReaderLimits reader_limits(const Options& options) {
+  return {.max_header_bytes = options.max_header_bytes, .max_body_bytes = options.max_body_bytes};
+}
+
+}  // namespace
+
+Connection::Connection(std::shared_ptr<ServerCore> core, asio::io_context& context, tcp::socket socket, bool refused)
+    : core_(std::move(core)),
+      refused_(refused),
+      strand_(asio::make_strand(context)),
+      socket_(std::move(socket)),
+      timer_(context),
+      reader_(reader_limits(core_->options)),
+      request_begin_(now()),
+      phase_begin_(request_begin_),
+      last_progress_(request_begin_) {
+  ErrorCode error;
+  const tcp::endpoint remote = socket_.remote_endpoint(error);
+  if (!error) peer_ = show(remote);
+}
+
+// Every turn on the strand. What a turn throws (memory is short) costs this connection, and no other.
+template <class Turn>
+void Connection::guard(Turn turn) {
+  if (phase_ == Phase::kClosed) return;
+  try {
+    turn();
+  } catch (const std::exception& e) {
+    log_error("http: a connection failed: {}", e.what());
+    close();
+  }
+}
+
+void Connection::start() {
+  asio::post(strand_, [self = shared_from_this()] {
+    self->guard([&] {
+      set_options(self->socket_, self->core_->options);
+      if (self->refused_) self->run_refusal();
+      self->on_readable();
+    });
+  });
+}
+
+void Connection::drain() {
+  asio::post(strand_, [self = shared_from_this()] {
+    const bool idle = self->phase_ == Phase::kReading && self->reader_.state() == RequestReader::State::kStart &&
+                      self->unread().empty();
+    if (idle) self->close();
+  });
+}
+
+void Connection::stop() {
+  asio::post(strand_, [self = shared_from_this()] { self->close(); });
+}
+
+void Connection::run_refusal() {
+  reader_.fail(503, Errc::kUnavailable, "The server has all the connections it can hold; try again.");
+  begin_failure();
+  flush();
+}
+
+// ---- reading -------------------------------------------------------------------------------------------------------
+
+bool Connection::may_read() const {
+  if (phase_ == Phase::kClosed || peer_done_) return false;
+  return phase_ != Phase::kAnswering || discard_input_ ||
+         std::cmp_less(in_.size() - in_used_, limits::kMaxPipelinedBytes);
+}
+
+// A read is kept waiting also while a request is answered: that is how a client's leaving is noticed at once.
+void Connection::wait_readable() {
+  if (read_waiting_ || !may_read()) return;
+  read_waiting_ = true;
+  socket_.async_wait(tcp::socket::wait_read, asio::bind_executor(strand_, [self = shared_from_this()](ErrorCode error) {
+                       self->read_waiting_ = false;
+                       self->guard([&] { error ? self->close() : self->on_readable(); });
+                     }));
+}
+
+void Connection::on_readable() {
+  // A few reads a turn: a large body comes quickly, and no connection keeps a thread for itself.
+  for (int reads = 0; reads < 4 && may_read(); ++reads) {
+    if (!read_once()) break;
+    process();
+  }
+  wait_readable();
+  arm_timer();
+}
+
+bool Connection::read_once() {
+  // One buffer a thread: an idle connection holds none.
+  thread_local std::string buffer(kReadBytes, '\0');
+  ErrorCode error;
+  const size_t bytes = socket_.read_some(asio::buffer(buffer), error);
+  if (error == asio::error::would_block || error == asio::error::interrupted) return false;
+  if (error == asio::error::eof) {
+    on_peer_done();
+    return false;
+  }
+  if (error) {
+    close();
+    return false;
+  }
+  if (!discard_input_) {
+    in_.erase(0, std::exchange(in_used_, 0));
+    in_.append(buffer, 0, bytes);
+  }
+  return true;
+}
+
+// A client that shuts its sending side down looks the same as one that left. It is taken to have left, since a slot
+// must be free at once; an answer that is already complete still goes out.
+void Connection::on_peer_done() {
+  peer_done_ = true;
+  if (phase_ == Phase::kAnswering && exchange_->finished()) return flush();
+  if (phase_ == Phase::kReading && reader_.state() != RequestReader::State::kStart) {
+    reader_.fail(400, Errc::kInvalidArgument, "The connection ended before the request was complete.");
+    return process();
+  }
+  close();
+}
+
+// Goes as far as the bytes at hand allow: one request after the other, each answered before the next is looked at.
+void Connection::process() {
+  if (processing_) return;
+  processing_ = true;
+  while (phase_ == Phase::kReading) {
+    take_bytes();
+    const RequestReader::State state = reader_.state();
+    if (state == RequestReader::State::kComplete) {
+      begin_request();
+    } else if (state == RequestReader::State::kFailed) {
+      begin_failure();
+    } else {
+      break;
+    }
+    if (phase_ == Phase::kAnswering) flush();
+    if (phase_ == Phase::kAnswering && peer_done_ && !exchange_->finished()) close();
+  }
+  if (phase_ == Phase::kReading && peer_done_) close();
+  processing_ = false;
+}
+
+void Connection::take_bytes() {
+  if (discard_input_) return;
+  const RequestReader::State before = reader_.state();
+  if (before == RequestReader::State::kFailed) return;
+  in_used_ += reader_.feed(unread());
+  if (in_used_ == in_.size()) {
+    in_.clear();
+    in_used_ = 0;
+  }
+  if (reader_.state() != before) {
+    phase_begin_ = now();
+    if (before == RequestReader::State::kStart) request_begin_ = phase_begin_;
+  }
+  if (reader_.state() == RequestReader::State::kFailed || !charge_body()) return;
+  if (reader_.take_continue()) {
+    out_.emplace_back("HTTP/1.1 100 Continue\r\n\r\n");
+    flush();
+  }
+}
+
+// Bodies count while they are read. Each is bounded, and so is their sum.
+bool Connection::charge_body() {
+  const int64_t more = reader_.body_bytes() - charged_body_bytes_;
+  charged_body_bytes_ += more;
+  if (core_->buffered_body_bytes.fetch_add(more) + more <= core_->options.max_buffered_body_bytes) return true;
+  reader_.fail(503, Errc::kUnavailable, "The server is reading as many request bodies as it can hold; try again.");
+  return false;
+}
+
+void Connection::release_body() {
+  core_->buffered_body_bytes.fetch_sub(std::exchange(charged_body_bytes_, 0));
+}
+
+// ---- answering -----------------------------------------------------------------------------------------------------
+
+void Connection::open_exchange(std::string request_id, bool head, bool http_1_0, bool keep_alive) {
+  Exchange::Context context{.request_id = request_id,
+                            .head = head,
+                            .http_1_0 = http_1_0,
+                            .keep_alive = keep_alive,
+                            .max_backlog_bytes = core_->options.max_stream_backlog_bytes,
+                            .draining = core_->draining};
+  record_ = AccessRecord{.method = std::string(reader_.method()),
+                         .path = std::string(reader_.path()),
+                         .request_id = std::move(request_id),
+                         .peer = peer_};
+  // The exchange drops this when it is closed, and that is before the server's threads end.
+  exchange_ = std::make_shared<Exchange>(std::move(context), [self = shared_from_this()] {
+    asio::post(self->strand_, [self] {
+      self->guard([&] {
+        if (self->phase_ != Phase::kAnswering) return;  // A late call from an answer that has left.
+        self->exchange_->answer_wake() ? self->flush() : self->close();
+      });
+    });
+  });
+  phase_ = Phase::kAnswering;
+  last_progress_ = now();
+  const std::lock_guard lock(core_->mutex);
+  ++core_->open_requests;
+}
+
+void Connection::begin_request() {
+  open_exchange(request_id_from(reader_.client_request_id()), reader_.method() == "HEAD", reader_.http_1_0(),
+                reader_.keep_alive());
+  Request request = reader_.take();
+  release_body();
+  served_any_ = true;
+  if (in_.empty()) in_.shrink_to_fit();  // A waiting connection holds nothing.
+  request.peer = peer_;
+  request.request_id = exchange_->request_id();
+  // The handle's end is the handler's last word: nobody waits for an answer that nobody owes any more.
+  std::shared_ptr<Exchange> exchange = exchange_;
+  std::shared_ptr<Responder> handle(exchange.get(), [exchange](Responder*) { exchange->abandon(); });
+  try {
+    core_->handler(std::move(request), handle);
+  } catch (const std::exception& e) {
+    log_error("http: the handler of request {} threw: {}", exchange->request_id(), e.what());
+    handle->respond(500, json_headers(), error_body({Errc::kInternal, "The server failed on this request.", ""}));
+  }
+}
+
+void Connection::begin_failure() {
+  const ReadFailure& failure = reader_.failure();
+  discard_input_ = true;
+  in_.clear();
+  in_used_ = 0;
+  release_body();
+  open_exchange(request_id_from(reader_.client_request_id()), reader_.method() == "HEAD", false, false);
+  Headers headers = json_headers();
+  if (failure.status == 503) headers.add("Retry-After", "1");
+  exchange_->respond(failure.status, std::move(headers), error_body(failure.error));
+}
+
+void Connection::flush() {
+  for (int writes = 0; phase_ != Phase::kClosed && !write_waiting_; ++writes) {
+    const bool finished = exchange_ && exchange_->pull(out_);
+    if (out_.empty()) {
+      if (finished) finish_exchange();
+      break;
+    }
+    if (writes == kWritesPerTurn) {
+      asio::post(strand_, [self = shared_from_this()] { self->guard([&] { self->flush(); }); });
+      break;
+    }
+    if (!write_some()) break;
+  }
+  if (phase_ == Phase::kClosed) return;
+  // A finished answer makes room for the next request, which may have been read already.
+  if (phase_ == Phase::kReading && !processing_) {
+    process();
+    wait_readable();
+  }
+  arm_timer();
+}
+
+// False: the socket takes nothing now, or the connection ended.
+bool Connection::write_some() {
+  std::vector<asio::const_buffer> buffers;
+  for (const std::string& part : out_) {
+    const size_t skip = buffers.empty() ? out_used_ : 0;
+    buffers.emplace_back(part.data() + skip, part.size() - skip);
+    if (buffers.size() == kBuffersPerWrite) break;
+  }
+  ErrorCode error;
+  const size_t bytes = socket_.write_some(buffers, error);
+  if (error == asio::error::would_block || error == asio::error::interrupted) {
+    write_waiting_ = true;
+    socket_.async_wait(tcp::socket::wait_write, asio::bind_executor(strand_, [self = shared_from_this()](ErrorCode e) {
+                         self->write_waiting_ = false;
+                         self->guard([&] { e ? self->close() : self->flush(); });
+                       }));
+    return false;
+  }
+  if (error) {
+    close();
+    return false;
+  }
+  last_progress_ = now();
+  out_used_ += bytes;
+  while (!out_.empty() && out_used_ >= out_.front().size()) {
+    out_used_ -= out_.front().size();
+    out_.pop_front();
+  }
+  if (exchange_) exchange_->sent(static_cast<int64_t>(bytes));
+  return true;
+}
+
+void Connection::finish_exchange() {
+  log_access(true);
+  const bool keep = exchange_->keeps_connection() && !discard_input_ && !core_->draining->load();
+  exchange_->close();
+  exchange_.reset();
+  phase_begin_ = now();
+  if (!keep) return linger();
+  phase_ = Phase::kReading;
+}
+
+// Closing at once would make the kernel answer what the client still sends with a reset, and a reset may destroy the
+// answer before the client has read it.
+void Connection::linger() {
+  if (peer_done_) return close();
+  phase_ = Phase::kLingering;
+  discard_input_ = true;
+  in_.clear();
+  in_used_ = 0;
+  ErrorCode ignored;
+  socket_.shutdown(tcp::socket::shutdown_send, ignored);
+  wait_readable();
+}
+
+void Connection::log_access(bool complete) {
+  record_.complete = complete;
+  record_.status = exchange_->status() == 0 ? errc_info(Errc::kCancelled).http_status : exchange_->status();
+  record_.body_bytes = exchange_->body_bytes();
+  record_.duration_ns = ns_since(request_begin_);
+  if (core_->access_log && !refused_) {
+    try {
+      core_->access_log(record_);
+    } catch (const std::exception& e) {
+      log_error("http: the access log threw: {}", e.what());
+    }
+  }
+  const std::lock_guard lock(core_->mutex);
+  --core_->open_requests;
+  core_->request_ended.notify_all();
+}
+
+void Connection::close() {
+  if (phase_ == Phase::kClosed) return;
+  const std::shared_ptr<Connection> self = shared_from_this();
+  phase_ = Phase::kClosed;
+  ErrorCode ignored;
+  socket_.close(ignored);
+  timer_.cancel();
+  release_body();
+  if (exchange_) {
+    exchange_->close();
+    log_access(false);
+    exchange_.reset();
+  }
+  out_.clear();
+  in_.clear();
+  in_used_ = 0;
+  const std::lock_guard lock(core_->mutex);
+  if (core_->connections.erase(self) > 0 && refused_) --core_->refused_open;
+}
+
+// ---- the clock -----------------------------------------------------------------------------------------------------
+
+Time Connection::deadline() const {
+  const Options& options = core_->options;
+  Time end = Time::max();
+  if (write_waiting_) end = after(last_progress_, options.stall_timeout_ns);
+  switch (phase_) {
+    case Phase::kReading:
+      switch (reader_.state()) {
+        case RequestReader::State::kStart:
+          // A connection that has asked for nothing yet is held no longer than one that dawdles over its headers.
+          return std::min(end, after(phase_begin_, served_any_ ? options.idle_timeout_ns : options.header_timeout_ns));
+        case RequestReader::State::kHeader:
+          return std::min(end, after(phase_begin_, options.header_timeout_ns));
+        default:
+          return std::min(end, after(phase_begin_, options.body_timeout_ns));
+      }
+    case Phase::kAnswering:
+      return may_read() || peer_done_ ? end : std::min(end, after(now(), limits::kPeerPollNs));
+    case Phase::kLingering:
+      return std::min(end, after(phase_begin_, limits::kLingerNs));
+    case Phase::kClosed:
+      break;
+  }
+  return end;
+}
+
+// One timer, moved only when it would ring too late: most deadlines pass unused, and moving it costs a lock.
+void Connection::arm_timer() {
+  const Time end = deadline();
+  if (phase_ == Phase::kClosed || end == Time::max() || (timer_waiting_ && timer_expiry_ <= end)) return;
+  timer_waiting_ = true;
+  timer_expiry_ = end;
+  timer_.expires_at(end);
+  timer_.async_wait(asio::bind_executor(strand_, [self = shared_from_this(), end](ErrorCode) {
+    // A timer that was moved calls its old handler too; only the newest counts.
+    if (self->phase_ == Phase::kClosed || self->timer_expiry_ != end) return;
+    self->timer_waiting_ = false;
+    self->guard([&] { self->on_timer(); });
+  }));
+}
+
+void Connection::on_timer() {
+  if (phase_ == Phase::kAnswering && !may_read() && !peer_done_ && peer_closed()) on_peer_done();
+  if (phase_ != Phase::kClosed && now() >= deadline()) on_deadline();
+  arm_timer();
+}
+
+void Connection::on_deadline() {
+  const RequestReader::State state = reader_.state();
+  if (write_waiting_ || phase_ != Phase::kReading || state == RequestReader::State::kStart) return close();
+  const bool in_header = state == RequestReader::State::kHeader;
+  reader_.fail(408, Errc::kRequestTimeout,
+               fmt::format("The {} of the request took too long.", in_header ? "header" : "body"));
+  process();
+}
+
+// With more requests pipelined than are read ahead, the end of the stream hides behind them; the kernel knows of it.
+bool Connection::peer_closed() const {
+  tcp_info info{};
+  socklen_t size = sizeof(info);
+  const int handle = const_cast<tcp::socket&>(socket_).native_handle();
+  if (getsockopt(handle, IPPROTO_TCP, TCP_INFO, &info, &size) != 0) return true;
+  return info.tcpi_state != TCP_ESTABLISHED;
+}
+
+}  // namespace krait::http
