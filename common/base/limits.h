@@ -85,6 +85,8 @@ inline constexpr int kMaxIpcPathBytes = 107;             // sun_path less its en
 inline constexpr int64_t kWireFlushNs = 200 * kMs;       // queued messages may still leave after a transport is closed
 inline constexpr int kWireHighWaterMark = 16'384;  // messages queued for one peer
 inline constexpr int64_t kHeartbeatNs = 500 * kMs;
+inline constexpr int64_t kCoreTickNs = 50 * kMs;       // longest sleep of a daemon's loop
+inline constexpr int kMessagesPerTick = 1024;          // taken before timers are looked at again
 inline constexpr int64_t kPeerTimeoutNs = 3 * kSecond;  // without a word, a peer is lost
 
 // Scheduling.

@@ -1,0 +1,291 @@
+#include "coordinator/requests/request_core.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "common/base/check.h"
+#include "common/base/limits.h"
+#include "common/base/units.h"
+
+namespace krait::requests {
+
+RequestCore::RequestCore(CoreOptions options, const Clock& clock, CoreObserver observer)
+    : options_(std::move(options)), clock_(clock), observer_(std::move(observer)) {
+  for (const auto& name : options_.groups) groups_.push_back({.name = name});
+  for (size_t group = 0; group < groups_.size(); ++group) {
+    send(group, wire::Hello{wire::kProtocolVersion, options_.incarnation, options_.name});
+  }
+  last_heartbeat_ns_ = clock_.now_ns();
+}
+
+std::vector<GroupMessage> RequestCore::take_outgoing() { return std::exchange(outgoing_, {}); }
+
+std::vector<GroupSnapshot> RequestCore::groups() const {
+  std::vector<GroupSnapshot> snapshots;
+  for (const Group& group : groups_) {
+    const bool serving = group.connected && group.status.state == wire::GroupState::kServing;
+    snapshots.push_back({group.name, group.connected, serving, group.status, static_cast<uint32_t>(group.open.size())});
+  }
+  return snapshots;
+}
+
+Result<size_t> RequestCore::choose_group(const GenerationSpec& spec) const {
+  // The least work ahead, by the group's own figures and by what this coordinator has sent since.
+  const Group* best = nullptr;
+  bool known = false;
+  const auto load = [](const Group& group) {
+    return std::pair(group.status.backlog_seconds, group.open.size());
+  };
+  for (const Group& group : groups_) {
+    known = known || group.status.model == spec.model;
+    if (!group.connected || group.status.state != wire::GroupState::kServing || group.status.model != spec.model) {
+      continue;
+    }
+    if (best == nullptr || load(group) < load(*best)) best = &group;
+  }
+  if (best != nullptr) return static_cast<size_t>(best - groups_.data());
+  return Error{Errc::kUnavailable,
+               known ? "no group is serving this model at the moment" : "no group is serving yet", ""};
+}
+
+void RequestCore::submit(RequestId id, GenerationSpec spec, std::shared_ptr<GenerationSink> sink) {
+  CHECK(!spec.sequences.empty());
+  const auto group = choose_group(spec);
+  if (draining_ || !group.ok()) {
+    const Error error = draining_ ? Error{Errc::kUnavailable, "the server is shutting down", ""} : group.error();
+    sink->on_error(error, 1);
+    return;
+  }
+  const int64_t now_ns = clock_.now_ns();
+  const int64_t timeout_ms = spec.timeout_ms > 0 ? spec.timeout_ms : options_.default_timeout_ms;
+  Request& request = requests_[id];
+  request.sink = std::move(sink);
+  request.submitted_ns = now_ns;
+  request.deadline_ns = now_ns + timeout_ms * kMs;
+  for (size_t index = 0; index < spec.sequences.size(); ++index) {
+    SequenceSpec& sequence = spec.sequences[index];
+    const uint64_t number = next_number_++;
+    wire::Submit submit;
+    submit.request = number;
+    submit.model = spec.model;
+    submit.max_tokens = sequence.max_tokens;
+    submit.sampling = sequence.sampling;
+    // The leader's own clock is the backstop, in case this coordinator cannot say Cancel any more.
+    submit.deadline_ms = timeout_ms;
+    submit.client = spec.client;
+    sequences_.emplace(number, Sequence{id, index, *group, static_cast<uint32_t>(sequence.tokens.size()), 0, 0, now_ns,
+                                        0, SequenceOutput(options_.tokenizer, sequence)});
+    submit.tokens = std::move(sequence.tokens);
+    groups_[*group].open.insert(number);
+    request.sequences.push_back(number);
+    send(*group, std::move(submit));
+  }
+}
+
+void RequestCore::cancel(RequestId id) {
+  const auto found = requests_.find(id);
+  if (found == requests_.end()) return;
+  for (const uint64_t number : found->second.sequences) {
+    const Sequence& sequence = sequences_.at(number);
+    send(sequence.group, wire::Cancel{number, sequence.received});
+    groups_[sequence.group].open.erase(number);
+    sequences_.erase(number);
+  }
+  requests_.erase(found);
+}
+
+void RequestCore::fail(RequestId id, const Error& error, uint32_t retry_after_s) {
+  const auto found = requests_.find(id);
+  if (found == requests_.end()) return;
+  const auto sink = found->second.sink;
+  cancel(id);
+  sink->on_error(error, retry_after_s);
+}
+
+void RequestCore::from_group(size_t group, wire::Message message) {
+  CHECK_LT(group, groups_.size());
+  groups_[group].last_heard_ns = clock_.now_ns();
+  if (auto* status = std::get_if<wire::Status>(&message)) on(group, std::move(*status));
+  if (auto* tokens = std::get_if<wire::Tokens>(&message)) on(group, std::move(*tokens));
+  if (auto* finished = std::get_if<wire::Finished>(&message)) on(group, std::move(*finished));
+  if (auto* rejected = std::get_if<wire::Rejected>(&message)) on(group, std::move(*rejected));
+}
+
+void RequestCore::on(size_t index, wire::Status status) {
+  Group& group = groups_[index];
+  const bool restarted = group.status.incarnation != 0 && group.status.incarnation != status.incarnation;
+  if (restarted) lose_group(index, "the group's leader restarted");
+  group.connected = true;
+  group.status = std::move(status);
+  const auto state = group.status.state;
+  if (state != wire::GroupState::kServing && state != wire::GroupState::kDraining && !group.open.empty()) {
+    lose_group(index, group.status.detail.empty() ? "the group stopped serving" : group.status.detail);
+    group.connected = true;
+  }
+}
+
+void RequestCore::on(size_t group, wire::Tokens tokens) {
+  for (auto& chunk : tokens.chunks) take_chunk(group, std::move(chunk));
+}
+
+void RequestCore::take_chunk(size_t group, wire::TokenChunk chunk) {
+  const auto found = sequences_.find(chunk.request);
+  if (found == sequences_.end() || found->second.group != group) return;  // cancelled meanwhile
+  Sequence& sequence = found->second;
+  const bool gap = (!chunk.tokens.empty() && chunk.first_index != sequence.received) ||
+                   (!chunk.prompt_logprobs.empty() && chunk.first_position != sequence.scored + 1);
+  if (gap) {
+    fail(sequence.request, Error{Errc::kInternal, "tokens were lost between the group and the coordinator", ""});
+    return;
+  }
+  OutputChunk output;
+  output.sequence = sequence.index;
+  output.first_prompt_position = chunk.first_position;
+  sequence.scored += static_cast<uint32_t>(chunk.prompt_logprobs.size());
+  output.prompt_logprobs = std::move(chunk.prompt_logprobs);
+  SequenceOutput::Piece piece;
+  for (auto& token : chunk.tokens) {
+    ++sequence.received;
+    // A stop token ends the sequence and has no text; Finished follows.
+    if (!sequence.output.is_stop_token(token.token)) piece = sequence.output.push(token.token);
+    output.text += piece.text;
+    output.tokens.push_back(std::move(token));
+    if (piece.stopped) break;
+    piece = {};
+  }
+  if (!output.tokens.empty()) {
+    const int64_t now_ns = clock_.now_ns();
+    if (sequence.last_token_ns == 0 && observer_.on_first_token) {
+      observer_.on_first_token(now_ns - sequence.submitted_ns);
+    } else if (sequence.last_token_ns != 0 && observer_.on_inter_token) {
+      observer_.on_inter_token((now_ns - sequence.last_token_ns) / static_cast<int64_t>(output.tokens.size()));
+    }
+    sequence.last_token_ns = now_ns;
+  }
+  if (!piece.stopped) {
+    requests_.at(sequence.request).sink->on_chunk(std::move(output));
+    return;
+  }
+  send(group, wire::Cancel{found->first, sequence.received});
+  output.end = SequenceEnd{EndReason::kStop, piece.stop_string, std::nullopt, sequence.received, 0};
+  if (observer_.on_sequence_end) {
+    observer_.on_sequence_end({wire::FinishReason::kStop, sequence.prompt_tokens, sequence.received, 0, 0, 0});
+  }
+  finish(found->first, std::move(output));
+}
+
+void RequestCore::on(size_t group, wire::Finished finished) {
+  const auto found = sequences_.find(finished.request);
+  if (found == sequences_.end() || found->second.group != group) return;
+  const RequestId id = found->second.request;
+  switch (finished.reason) {
+    case wire::FinishReason::kStop:
+    case wire::FinishReason::kLength:
+      if (finished.generated != found->second.received) {
+        fail(id, Error{Errc::kInternal, "tokens were lost between the group and the coordinator", ""});
+        return;
+      }
+      end_sequence(finished.request, finished);
+      return;
+    case wire::FinishReason::kDeadline:
+      fail(id, Error{Errc::kDeadlineExceeded, "the request ran into its time limit", ""});
+      return;
+    case wire::FinishReason::kCancelled:
+      fail(id, Error{Errc::kUnavailable, "the group cancelled the request", ""}, 1);
+      return;
+    case wire::FinishReason::kError:
+      fail(id, finished.error, 1);
+      return;
+  }
+}
+
+void RequestCore::end_sequence(uint64_t number, const wire::Finished& finished) {
+  Sequence& sequence = sequences_.at(number);
+  OutputChunk last;
+  last.sequence = sequence.index;
+  auto piece = sequence.output.flush();
+  last.text = std::move(piece.text);
+  SequenceEnd end;
+  end.reason = finished.reason == wire::FinishReason::kLength ? EndReason::kLength : EndReason::kStop;
+  if (piece.stopped) {
+    end.reason = EndReason::kStop;
+    end.stop_string = piece.stop_string;
+  }
+  end.generated = sequence.received;
+  end.cached_tokens = finished.cached_tokens;
+  last.end = std::move(end);
+  if (observer_.on_sequence_end) {
+    observer_.on_sequence_end({finished.reason, sequence.prompt_tokens, sequence.received, finished.queue_us,
+                               finished.prefill_us, finished.decode_us});
+  }
+  finish(number, std::move(last));
+}
+
+void RequestCore::finish(uint64_t number, OutputChunk last) {
+  const RequestId id = sequences_.at(number).request;
+  forget_sequence(number);
+  Request& request = requests_.at(id);
+  std::erase(request.sequences, number);
+  const auto sink = request.sink;
+  if (request.sequences.empty()) {
+    if (observer_.on_request_end) observer_.on_request_end(clock_.now_ns() - request.submitted_ns);
+    requests_.erase(id);
+  }
+  sink->on_chunk(std::move(last));
+}
+
+void RequestCore::forget_sequence(uint64_t number) {
+  groups_[sequences_.at(number).group].open.erase(number);
+  sequences_.erase(number);
+}
+
+void RequestCore::on(size_t group, wire::Rejected rejected) {
+  const auto found = sequences_.find(rejected.request);
+  if (found == sequences_.end() || found->second.group != group) return;
+  fail(found->second.request, rejected.error, rejected.retry_after_s);
+}
+
+void RequestCore::send_failed(size_t group, const wire::Message& message) {
+  // Heartbeats notice a dead group. A request that did not go out must not wait for that.
+  if (const auto* submit = std::get_if<wire::Submit>(&message)) {
+    const auto found = sequences_.find(submit->request);
+    if (found == sequences_.end()) return;
+    fail(found->second.request,
+         Error{Errc::kUnavailable, fmt::format("group {} takes no messages", groups_[group].name), ""}, 1);
+  }
+}
+
+void RequestCore::lose_group(size_t index, const std::string& why) {
+  Group& group = groups_[index];
+  group.connected = false;
+  group.status.state = wire::GroupState::kWaiting;
+  std::set<RequestId> lost;
+  for (const uint64_t number : group.open) lost.insert(sequences_.at(number).request);
+  for (const RequestId id : lost) {
+    fail(id, Error{Errc::kUnavailable, fmt::format("group {} was lost: {}", group.name, why), ""}, 1);
+  }
+}
+
+void RequestCore::tick() {
+  const int64_t now_ns = clock_.now_ns();
+  if (now_ns - last_heartbeat_ns_ >= limits::kHeartbeatNs) {
+    last_heartbeat_ns_ = now_ns;
+    for (size_t group = 0; group < groups_.size(); ++group) {
+      // A Hello is answered with a Status, so a leader that came up meanwhile is found by the next one.
+      send(group, groups_[group].connected ? wire::Message(wire::Heartbeat{options_.incarnation})
+                                           : wire::Hello{wire::kProtocolVersion, options_.incarnation, options_.name});
+    }
+  }
+  for (size_t group = 0; group < groups_.size(); ++group) {
+    if (groups_[group].connected && now_ns - groups_[group].last_heard_ns > limits::kPeerTimeoutNs) {
+      lose_group(group, "its leader is silent");
+    }
+  }
+  std::vector<RequestId> late;
+  for (const auto& [id, request] : requests_) {
+    if (now_ns >= request.deadline_ns) late.push_back(id);
+  }
+  for (const RequestId id : late) fail(id, Error{Errc::kDeadlineExceeded, "the request ran into its time limit", ""});
+}
+
+}  // namespace krait::requests

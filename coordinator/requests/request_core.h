@@ -1,0 +1,125 @@
+// The heart of the coordinator: which group runs a request, what its tokens say, how it ends. A machine without threads
+// or sockets: calls and messages go in, messages and calls of sinks come out; the same input gives the same output.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "common/base/clock.h"
+#include "common/wire/messages.h"
+#include "coordinator/requests/generation.h"
+#include "coordinator/requests/sequence_output.h"
+#include "coordinator/tokenizer/tokenizer.h"
+
+namespace krait::requests {
+
+using RequestId = uint64_t;
+
+struct CoreOptions final {
+  std::string name;                                          // of this coordinator, for the groups' logs
+  uint64_t incarnation = 0;                                  // random
+  std::vector<std::string> groups;                           // names
+  std::vector<std::string> addresses;                        // of their leaders, one a group
+  std::shared_ptr<const tokenizer::Tokenizer> tokenizer;     // null: tokens have no text
+  int64_t default_timeout_ms = 600'000;
+};
+
+/// Finished sequences, for metrics: what the coordinator saw and what the group reported.
+struct SequenceReport final {
+  wire::FinishReason reason = wire::FinishReason::kStop;
+  uint32_t prompt_tokens = 0;
+  uint32_t generated = 0;
+  int64_t queue_us = 0;
+  int64_t prefill_us = 0;
+  int64_t decode_us = 0;
+};
+
+/// Called as things happen, on the core's thread; any may be empty.
+struct CoreObserver final {
+  std::function<void(int64_t ns)> on_first_token;     // submit to first token
+  std::function<void(int64_t ns)> on_inter_token;     // between messages with tokens, by their tokens
+  std::function<void(int64_t ns)> on_request_end;     // submit to last sequence's end
+  std::function<void(const SequenceReport&)> on_sequence_end;
+};
+
+struct GroupMessage final {
+  size_t group = 0;
+  wire::Message message;
+};
+
+class RequestCore final {
+ public:
+  RequestCore(CoreOptions options, const Clock& clock, CoreObserver observer = {});
+
+  void submit(RequestId id, GenerationSpec spec, std::shared_ptr<GenerationSink> sink);
+  void cancel(RequestId id);
+  void from_group(size_t group, wire::Message message);
+  /// A message to the group could not be sent: its queue is full or nobody is there.
+  void send_failed(size_t group, const wire::Message& message);
+  /// Heartbeats, timeouts, lost groups. Call at least every limits::kHeartbeatNs.
+  void tick();
+  /// From now on new requests are refused.
+  void drain() { draining_ = true; }
+
+  std::vector<GroupMessage> take_outgoing();
+
+  std::vector<GroupSnapshot> groups() const;
+  uint32_t open_requests() const { return static_cast<uint32_t>(requests_.size()); }
+
+ private:
+  struct Group final {
+    std::string name;
+    bool connected = false;
+    int64_t last_heard_ns = 0;
+    wire::Status status;
+    std::set<uint64_t> open;  // wire numbers of its sequences
+  };
+  struct Sequence final {
+    RequestId request = 0;
+    size_t index = 0;
+    size_t group = 0;
+    uint32_t prompt_tokens = 0;
+    uint32_t received = 0;      // generated tokens
+    uint32_t scored = 0;        // prompt logprobs
+    int64_t submitted_ns = 0;
+    int64_t last_token_ns = 0;
+    SequenceOutput output;
+  };
+  struct Request final {
+    std::shared_ptr<GenerationSink> sink;
+    std::vector<uint64_t> sequences;  // wire numbers of those that have not ended
+    int64_t submitted_ns = 0;
+    int64_t deadline_ns = 0;
+  };
+
+  void on(size_t group, wire::Status status);
+  void on(size_t group, wire::Tokens tokens);
+  void on(size_t group, wire::Finished finished);
+  void on(size_t group, wire::Rejected rejected);
+  void take_chunk(size_t group, wire::TokenChunk chunk);
+  Result<size_t> choose_group(const GenerationSpec& spec) const;
+  void lose_group(size_t group, const std::string& why);
+  void end_sequence(uint64_t number, const wire::Finished& finished);
+  void finish(uint64_t number, OutputChunk last);
+  void fail(RequestId id, const Error& error, uint32_t retry_after_s = 0);
+  void forget_sequence(uint64_t number);
+  void send(size_t group, wire::Message message) { outgoing_.push_back({group, std::move(message)}); }
+
+  const CoreOptions options_;
+  const Clock& clock_;
+  const CoreObserver observer_;
+  bool draining_ = false;
+  std::vector<Group> groups_;
+  std::map<RequestId, Request> requests_;
+  std::map<uint64_t, Sequence> sequences_;  // by wire number
+  uint64_t next_number_ = 1;
+  int64_t last_heartbeat_ns_ = 0;
+  std::vector<GroupMessage> outgoing_;
+};
+
+}  // namespace krait::requests
