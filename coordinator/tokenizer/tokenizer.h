@@ -52,8 +52,8 @@ class Tokenizer final {
   /// The bytes that the token stands for in the middle of a text; empty for an id without a token.
   std::string token_bytes(int32_t id) const;
 
-  /// token_bytes as text for logprobs; bytes that are not whole characters are spelled as OpenAI does: "bytes:\xe2\x9c",
-  /// with the backslashes in the text.
+  /// token_bytes as text for logprobs; bytes that are not whole characters are spelled as OpenAI does:
+  /// "bytes:\xe2\x9c", with the backslashes in the text.
   std::string token_text(int32_t id) const;
 
  private:

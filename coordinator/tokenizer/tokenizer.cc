@@ -1,0 +1,243 @@
+#include "coordinator/tokenizer/tokenizer.h"
+
+#include <exception>
+#include <fstream>
+#include <new>
+
+#include "coordinator/tokenizer/tokenizer_parts.h"
+#include "coordinator/tokenizer/utf8.h"
+
+namespace krait::tokenizer {
+namespace {
+
+constexpr size_t kKeepScratchBelowBytes = 1024 * 1024;  // longer texts leave buffers that are not worth keeping
+
+/// Whether brackets nest no deeper than the limit. Checked before parsing, which keeps one frame a level.
+bool depth_is_bounded(std::string_view json) {
+  int depth = 0;
+  bool in_string = false;
+  for (size_t i = 0; i < json.size(); ++i) {
+    const char c = json[i];
+    if (in_string) {
+      if (c == '\\') {
+        ++i;
+      } else if (c == '"') {
+        in_string = false;
+      }
+    } else if (c == '"') {
+      in_string = true;
+    } else if (c == '[' || c == '{') {
+      if (++depth > limits::kMaxJsonDepth) return false;
+    } else if (c == ']' || c == '}') {
+      --depth;
+    }
+  }
+  return true;
+}
+
+Result<std::string> read_file(const std::filesystem::path& path) {
+  std::error_code error;
+  const std::string name = path.string();
+  if (!std::filesystem::exists(path, error)) return Error{Errc::kNotFound, "no such file: " + name, name};
+  const uintmax_t bytes = std::filesystem::file_size(path, error);
+  if (error) return Error{Errc::kIo, fmt::format("{} cannot be read: {}", name, error.message()), name};
+  if (bytes > static_cast<uintmax_t>(limits::kMaxTokenizerBytes)) {
+    return Error{Errc::kTooLarge, fmt::format("{} is larger than {} bytes", name, limits::kMaxTokenizerBytes), name};
+  }
+  std::string text(bytes, '\0');
+  std::ifstream file(path, std::ios::binary);
+  if (!file.read(text.data(), static_cast<std::streamsize>(bytes))) {
+    return Error{Errc::kIo, name + " cannot be read", name};
+  }
+  return text;
+}
+
+/// Enters the added tokens into `parts`; the model, the normalizer and `parts.tokens` are there already.
+Status enter_added_tokens(const std::vector<AddedToken>& added, AddedTokenMatcher& raw, AddedTokenMatcher& normalized,
+                          const Model& model, const Normalizer* normalizer, std::vector<std::string>& tokens,
+                          std::vector<bool>& special, std::unordered_map<std::string, int32_t>& ids) {
+  RegexScratch scratch;
+  for (size_t i = 0; i < added.size(); ++i) {
+    const AddedToken& token = added[i];
+    const Where where{fmt::format("added_tokens[{}]", i), 0};
+    const auto place = static_cast<size_t>(token.id);
+    if (place >= tokens.size()) {
+      tokens.resize(place + 1);
+      special.resize(place + 1);
+    }
+    const std::optional<int32_t> model_id = model.token_to_id(token.content);
+    const auto [known, is_new] = ids.emplace(token.content, token.id);
+    if ((model_id && *model_id != token.id) || known->second != token.id) {
+      return corrupt(where, fmt::format("has id {}, but its text already has another id", token.id));
+    }
+    if (!tokens[place].empty() && tokens[place] != token.content) {
+      return corrupt(where, fmt::format("has id {}, which another token has", token.id));
+    }
+    tokens[place] = token.content;
+    if (token.special) special[place] = true;
+    if (!is_new) continue;
+    if (!token.normalized) {
+      raw.add(token, token.content);
+      continue;
+    }
+    std::string as_seen = token.content;
+    if (normalizer != nullptr) RETURN_IF_ERROR(normalizer->apply(as_seen, scratch));
+    normalized.add(token, as_seen);
+  }
+  return {};
+}
+
+/// Ids of a stretch of text without added tokens.
+Status encode_words(const PreTokenizer* pre_tokenizer, const Model& model, std::string text, bool at_start,
+                    Scratch& scratch, std::vector<int32_t>& out) {
+  if (text.empty()) return {};
+  Pieces pieces{std::move(text), {}, at_start};
+  pieces.spans.push_back({0, pieces.text.size()});
+  if (pre_tokenizer != nullptr) RETURN_IF_ERROR(pre_tokenizer->apply(pieces, scratch.regex));
+  for (const Pieces::Span& span : pieces.spans)
+    model.encode_word(pieces.view(span), scratch, out);
+  return {};
+}
+
+}  // namespace
+
+std::unique_ptr<Scratch> ScratchPool::take() {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!idle_.empty()) {
+      std::unique_ptr<Scratch> scratch = std::move(idle_.back());
+      idle_.pop_back();
+      return scratch;
+    }
+  }
+  return std::make_unique<Scratch>();
+}
+
+void ScratchPool::give_back(std::unique_ptr<Scratch> scratch) {
+  const std::lock_guard lock(mutex_);
+  if (idle_.size() < static_cast<size_t>(limits::kMaxIdleTokenizerScratches)) idle_.push_back(std::move(scratch));
+}
+
+Tokenizer::Tokenizer(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
+Tokenizer::~Tokenizer() = default;
+
+Result<std::shared_ptr<const Tokenizer>> Tokenizer::load(const std::filesystem::path& tokenizer_json) try {
+  ASSIGN_OR_RETURN(const std::string text, read_file(tokenizer_json));
+  return parse(text);
+} catch (const std::exception& problem) {
+  return Error{Errc::kIo, fmt::format("{} cannot be read: {}", tokenizer_json.native(), problem.what()), ""};
+}
+
+Result<std::shared_ptr<const Tokenizer>> Tokenizer::parse(std::string_view text) try {
+  const Where top{"file", 0};
+  if (text.size() > static_cast<size_t>(limits::kMaxTokenizerBytes)) {
+    return Error{Errc::kTooLarge, fmt::format("tokenizer.json is larger than {} bytes", limits::kMaxTokenizerBytes),
+                 ""};
+  }
+  if (!depth_is_bounded(text)) return corrupt(top, "brackets nest too deeply");
+  const Json json = Json::parse(text, nullptr, false);
+  if (json.is_discarded()) return corrupt(top, "is not JSON");
+  if (!json.is_object()) return corrupt(top, "must be an object");
+
+  auto parts = std::make_unique<Parts>();
+  if (const Json* normalizer = find_field(json, "normalizer")) {
+    ASSIGN_OR_RETURN(parts->normalizer, make_normalizer(*normalizer, {"normalizer", 0}));
+  }
+  if (const Json* pre_tokenizer = find_field(json, "pre_tokenizer")) {
+    ASSIGN_OR_RETURN(parts->pre_tokenizer, make_pre_tokenizer(*pre_tokenizer, {"pre_tokenizer", 0}));
+  }
+  ASSIGN_OR_RETURN(const Json* model, field(json, "model", top));
+  ASSIGN_OR_RETURN(parts->model, make_model(*model, {"model", 0}));
+  if (const Json* post_processor = find_field(json, "post_processor")) {
+    ASSIGN_OR_RETURN(parts->post_processor, make_post_processor(*post_processor, {"post_processor", 0}));
+  }
+  ASSIGN_OR_RETURN(parts->decoder, make_decoder(find_field(json, "decoder"), {"decoder", 0}));
+
+  parts->tokens = parts->model->tokens();
+  parts->special.resize(parts->tokens.size());
+  ASSIGN_OR_RETURN(const std::vector<AddedToken> added, read_added_tokens(json));
+  RETURN_IF_ERROR(enter_added_tokens(added, parts->raw_matcher, parts->normalized_matcher, *parts->model,
+                                     parts->normalizer.get(), parts->tokens, parts->special, parts->added_ids));
+  return std::shared_ptr<const Tokenizer>(new Tokenizer(std::move(parts)));
+} catch (const std::exception& problem) {
+  // Memory that runs out, mostly; nothing that the file says can be left unnamed above.
+  return Error{Errc::kResourceExhausted, fmt::format("tokenizer.json cannot be loaded: {}", problem.what()), ""};
+}
+
+Result<std::vector<int32_t>> Tokenizer::encode(std::string_view text, EncodeOptions options) const try {
+  if (text.size() > static_cast<size_t>(limits::kMaxEncodeBytes)) {
+    return Error{Errc::kTooLarge, fmt::format("a text may have {} bytes", limits::kMaxEncodeBytes), ""};
+  }
+  if (!is_utf8(text)) return Error{Errc::kInvalidArgument, "the text is not valid UTF-8", ""};
+  const Parts& parts = *parts_;
+  std::unique_ptr<Scratch> scratch = parts.scratches.take();
+  std::vector<int32_t> ids;
+  ids.reserve(text.size() / 4 + 8);
+  std::vector<AddedTokenMatcher::Segment> outer;
+  std::vector<AddedTokenMatcher::Segment> inner;
+  parts.raw_matcher.split(text, options.parse_special, outer);
+  for (const auto& stretch : outer) {
+    if (stretch.token >= 0) {
+      ids.push_back(stretch.token);
+      continue;
+    }
+    std::string normal(text.substr(stretch.begin, stretch.end - stretch.begin));
+    if (parts.normalizer) RETURN_IF_ERROR(parts.normalizer->apply(normal, scratch->regex));
+    inner.clear();
+    parts.normalized_matcher.split(normal, options.parse_special, inner);
+    for (const auto& segment : inner) {
+      if (segment.token >= 0) {
+        ids.push_back(segment.token);
+        continue;
+      }
+      RETURN_IF_ERROR(encode_words(parts.pre_tokenizer.get(), *parts.model,
+                                   normal.substr(segment.begin, segment.end - segment.begin),
+                                   stretch.begin == 0 && segment.begin == 0, *scratch, ids));
+    }
+  }
+  if (options.add_special_tokens && parts.post_processor) parts.post_processor->apply(ids);
+  if (text.size() < kKeepScratchBelowBytes) parts.scratches.give_back(std::move(scratch));
+  return ids;
+} catch (const std::exception& problem) {
+  return Error{Errc::kResourceExhausted, fmt::format("the text cannot be encoded: {}", problem.what()), ""};
+}
+
+std::string Tokenizer::decode(std::span<const int32_t> ids, bool skip_special_tokens) const {
+  DecodeChain chain(*parts_->decoder);
+  for (const int32_t id : ids) {
+    const std::string_view token = parts_->decodable(id, skip_special_tokens);
+    if (!token.empty()) chain.push(token);
+  }
+  chain.finish();
+  return chain.take();
+}
+
+int64_t Tokenizer::vocab_size() const {
+  return static_cast<int64_t>(parts_->tokens.size());
+}
+
+bool Tokenizer::is_special(int32_t id) const {
+  return id >= 0 && static_cast<size_t>(id) < parts_->special.size() && parts_->special[static_cast<size_t>(id)];
+}
+
+std::optional<int32_t> Tokenizer::token_to_id(std::string_view token) const {
+  const auto found = parts_->added_ids.find(std::string(token));
+  if (found != parts_->added_ids.end()) return found->second;
+  return parts_->model->token_to_id(token);
+}
+
+std::string Tokenizer::token_bytes(int32_t id) const {
+  const std::string_view token = parts_->decodable(id, false);
+  return token.empty() ? std::string() : parts_->decoder->token_bytes(std::string(token));
+}
+
+std::string Tokenizer::token_text(int32_t id) const {
+  std::string bytes = token_bytes(id);
+  if (is_utf8(bytes)) return bytes;
+  std::string text = "bytes:";
+  for (const char byte : bytes)
+    text += fmt::format("\\x{:02x}", static_cast<uint8_t>(byte));
+  return text;
+}
+
+}  // namespace krait::tokenizer

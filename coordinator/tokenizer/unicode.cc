@@ -1,0 +1,138 @@
+#include "coordinator/tokenizer/unicode.h"
+
+#include <utf8proc.h>
+
+#include <array>
+#include <cstdlib>
+#include <new>
+
+#include "coordinator/tokenizer/utf8.h"
+
+namespace krait::tokenizer {
+namespace {
+
+utf8proc_category_t category(char32_t code_point) {
+  return utf8proc_category(static_cast<utf8proc_int32_t>(code_point));
+}
+
+CharClass slow_class(char32_t c) {
+  switch (category(c)) {
+    case UTF8PROC_CATEGORY_LU:
+    case UTF8PROC_CATEGORY_LL:
+    case UTF8PROC_CATEGORY_LT:
+    case UTF8PROC_CATEGORY_LM:
+    case UTF8PROC_CATEGORY_LO:
+      return CharClass::kLetter;
+    case UTF8PROC_CATEGORY_ND:
+    case UTF8PROC_CATEGORY_NL:
+    case UTF8PROC_CATEGORY_NO:
+      return CharClass::kNumber;
+    case UTF8PROC_CATEGORY_ZS:
+    case UTF8PROC_CATEGORY_ZL:
+    case UTF8PROC_CATEGORY_ZP:
+      return CharClass::kSpace;
+    default:
+      return (c >= 0x09 && c <= 0x0d) || c == 0x85 ? CharClass::kSpace : CharClass::kOther;
+  }
+}
+
+/// Characters that never compose with what stands before them and stand for themselves in NFC: a text may be cut before
+/// each, and one that is followed by another needs no work. Not all such characters, but those of most text.
+bool settled_in_nfc(char32_t c) {
+  return c < 0x300 || (c >= 0x400 && c <= 0x482) || (c >= 0x2010 && c <= 0x2027) || (c >= 0x3041 && c <= 0x3096) ||
+         (c >= 0x30a1 && c <= 0x30fc) || (c >= 0x4e00 && c <= 0x9fff) || (c >= 0xac00 && c <= 0xd7a3) ||
+         (c >= 0x1f300 && c <= 0x1faff);
+}
+
+void append_normal_form(std::string_view text, NormalForm form, std::string& out) {
+  int options = UTF8PROC_STABLE;
+  options |= form == NormalForm::kNfc || form == NormalForm::kNfkc ? UTF8PROC_COMPOSE : UTF8PROC_DECOMPOSE;
+  if (form == NormalForm::kNfkc || form == NormalForm::kNfkd) options |= UTF8PROC_COMPAT;
+  utf8proc_uint8_t* normal = nullptr;
+  const utf8proc_ssize_t bytes =
+      utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(text.data()), static_cast<utf8proc_ssize_t>(text.size()),
+                   &normal, static_cast<utf8proc_option_t>(options));
+  // The text is valid UTF-8, so only memory can be missing.
+  if (bytes < 0) throw std::bad_alloc();
+  out.append(reinterpret_cast<const char*>(normal), static_cast<size_t>(bytes));
+  std::free(normal);
+}
+
+}  // namespace
+
+CharClass char_class(char32_t c) {
+  static const auto kAscii = [] {
+    std::array<CharClass, 128> table;
+    for (char32_t i = 0; i < 128; ++i)
+      table[i] = slow_class(i);
+    return table;
+  }();
+  return c < 128 ? kAscii[c] : slow_class(c);
+}
+
+bool is_punctuation(char32_t c) {
+  if (c < 128) return (c >= 33 && c <= 47) || (c >= 58 && c <= 64) || (c >= 91 && c <= 96) || (c >= 123 && c <= 126);
+  const utf8proc_category_t kind = category(c);
+  return kind >= UTF8PROC_CATEGORY_PC && kind <= UTF8PROC_CATEGORY_PO;
+}
+
+bool is_word_char(char32_t c) {
+  switch (category(c)) {
+    case UTF8PROC_CATEGORY_LU:
+    case UTF8PROC_CATEGORY_LL:
+    case UTF8PROC_CATEGORY_LT:
+    case UTF8PROC_CATEGORY_LM:
+    case UTF8PROC_CATEGORY_LO:
+    case UTF8PROC_CATEGORY_MN:
+    case UTF8PROC_CATEGORY_MC:
+    case UTF8PROC_CATEGORY_ME:
+    case UTF8PROC_CATEGORY_ND:
+    case UTF8PROC_CATEGORY_NL:
+    case UTF8PROC_CATEGORY_PC:
+      return true;
+    default:
+      // The joiners, and the circled and squared letters, which are symbols but alphabetic.
+      return c == 0x200c || c == 0x200d || (c >= 0x24b6 && c <= 0x24e9) || (c >= 0x1f130 && c <= 0x1f149) ||
+             (c >= 0x1f150 && c <= 0x1f169) || (c >= 0x1f170 && c <= 0x1f189);
+  }
+}
+
+std::string normal_form(std::string_view text, NormalForm form) {
+  std::string out;
+  out.reserve(text.size());
+  const auto settled = [form](char32_t c) { return form == NormalForm::kNfc ? settled_in_nfc(c) : c < 0x80; };
+  size_t copied = 0;  // text before it is in `out`
+  size_t at = 0;      // text between is settled, but its last character may compose with what follows
+  size_t last = 0;    // first byte of the last settled character
+  while (at < text.size()) {
+    const size_t begin = at;
+    if (settled(next_code_point(text, at))) {
+      last = begin;
+      continue;
+    }
+    out.append(text, copied, last - copied);
+    size_t end = at;
+    while (at < text.size() && !settled(next_code_point(text, at)))
+      end = at;
+    append_normal_form(text.substr(last, end - last), form, out);
+    copied = last = at = end;
+  }
+  out.append(text, copied);
+  return out;
+}
+
+std::string lower_case(std::string_view text) {
+  std::string out;
+  out.reserve(text.size());
+  for (size_t at = 0; at < text.size();) {
+    const char32_t c = next_code_point(text, at);
+    if (c == 0x130) {
+      out += "i\u0307";  // the one character whose lower case is two characters everywhere
+    } else {
+      append_code_point(out, static_cast<char32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(c))));
+    }
+  }
+  return out;
+}
+
+}  // namespace krait::tokenizer
