@@ -72,7 +72,7 @@ def run_unit(options):
     folder.mkdir(parents=True)
     command = ["ctest", "--preset", "release", f"-j{jobs()}", "--output-junit", str(folder / "ctest.xml")]
     command += [] if options.long else ["-LE", "^long$"]
-    command += ["-R", options.k] if options.k else []
+    command += ["-R", options.k, "--no-tests=ignore"] if options.k else []
     environment = dict(os.environ, GTEST_OUTPUT=f"xml:{folder}/gtest/", GTEST_COLOR="no")
     code = subprocess.run(command, cwd=REPOSITORY, env=environment, check=False).returncode
     return count.of_ctest(folder / "ctest.xml", folder / "gtest").including_exit(code, "ctest")

@@ -24,13 +24,21 @@ apt_get() {
   as_root apt-get -qq -y -o Acquire::Retries=3 -o DPkg::Lock::Timeout=300 -o Dpkg::Use-Pty=0 "$@"
 }
 
+# show_last_line LOG: until it is killed, the newest line of a growing file; a quiet minute would look like a hang.
+show_last_line() {
+  local began=$SECONDS
+  while sleep 1; do
+    printf '\r\033[K  %d s  %.100s' "$((SECONDS - began))" "$(tail -n 1 "$1")" >&2
+  done
+}
+
 # install_packages FILE...: nothing, and no network, when all are there.
 install_packages() {
   if ! command -v dpkg-query >/dev/null; then
     echo "krait: this needs Debian 12 (no dpkg-query here)" >&2
     return 1
   fi
-  local missing log status=0
+  local missing log shower="" status=0
   missing=$(say_missing "$@")
   [ -n "$missing" ] || return 0
   if [ "$(id -u)" != 0 ] && ! command -v sudo >/dev/null; then
@@ -40,11 +48,20 @@ install_packages() {
   fi
   echo "packages: installing" $missing >&2
   log=$(mktemp)
+  if [ -t 2 ]; then
+    show_last_line "$log" &
+    shower=$!
+  fi
   # A list that was fetched earlier often serves; only when it does not is a new one fetched.
   # shellcheck disable=SC2086
-  apt_get install --no-install-recommends $missing >"$log" 2>&1 </dev/null ||
-    { apt_get update >>"$log" 2>&1 </dev/null && apt_get install --no-install-recommends $missing >>"$log" 2>&1 </dev/null; } ||
+  apt_get install --no-install-recommends $missing >>"$log" 2>&1 </dev/null ||
+    { apt_get update && apt_get install --no-install-recommends $missing; } >>"$log" 2>&1 </dev/null ||
     status=$?
+  if [ -n "$shower" ]; then
+    kill "$shower"
+    wait "$shower" 2>/dev/null || true
+    printf '\r\033[K' >&2
+  fi
   if [ "$status" != 0 ]; then
     echo "krait: apt-get failed:" >&2
     tail -n 25 "$log" >&2
