@@ -149,7 +149,7 @@ class Cluster:
         for daemon in dead:
             daemon.death_told = True
         if dead:
-            leftovers.sweep_segments({daemon.pid for daemon in dead})
+            leftovers.sweep_segments()
             self._record()
         return dead
 
@@ -187,7 +187,7 @@ class Cluster:
         shards = self.daemons[1:]
         self._end([self.coordinator], self._options.grace)
         self._end(shards, SHARD_GRACE_S)
-        leftovers.sweep_segments({daemon.pid for daemon in self.daemons if daemon.pid})
+        leftovers.sweep_segments()
         kept = self._keep_logs() if self.keep_logs or self.any_died else None
         leftovers.clear_run_dir(self.run_dir, self._created)
         self._janitor.stdin.close()

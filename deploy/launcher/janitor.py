@@ -37,12 +37,11 @@ def _wait_all(fds, seconds):
 def main():
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    pids, fds, run_dir, created = set(), [], None, False
+    fds, run_dir, created = [], None, False
     print("READY", flush=True)
     for line in sys.stdin:
         order = json.loads(line)
         if "watch" in order:
-            pids.add(order["watch"])
             try:
                 fds.append(os.pidfd_open(order["watch"]))
             except ProcessLookupError:
@@ -56,7 +55,7 @@ def main():
     _wait_all(fds, GRACE_S)
     if run_dir is not None:
         clear_run_dir(run_dir, created)
-    sweep_segments(pids)
+    sweep_segments()
 
 
 if __name__ == "__main__":

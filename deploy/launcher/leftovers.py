@@ -1,19 +1,16 @@
 """What a run leaves on the machine, and its removal: the run directory, its sockets, shared-memory segments."""
 
+import fcntl
 import json
 import os
 import pathlib
-import re
 import shutil
 import stat
 import tempfile
-import time
 
 from terminal import Failure
 
 SHARED_MEMORY = pathlib.Path("/dev/shm")
-SEGMENT = re.compile(r"^krait-(\d+)(?:-|$)")  # krait-<pid of the creator>-<anything>
-YOUNG_S = 60.0
 MAX_SOCKET_PATH = 107
 LONGEST_SOCKET_NAME = 40
 PREFIX = "krait-"
@@ -96,18 +93,14 @@ def sweep_run_dirs():
             continue
 
 
-def sweep_segments(own_pids=()):
-    """Segments whose creator died: those of our own dead processes at once, others when they are old enough that no
-    process of another PID namespace can be between creating and mapping them."""
+def sweep_segments():
+    """Segments whose maker is gone. A maker holds a lock on its segment for as long as that has a name
+    (shard_server/collectives/segment.h): who gets the lock may take the name away."""
     for path in SHARED_MEMORY.glob(PREFIX + "*"):
-        match = SEGMENT.match(path.name)
-        if not match:
-            continue
-        pid = int(match[1])
         try:
-            info = path.stat()
-            old = time.time() - info.st_mtime > YOUNG_S
-            if process_start(pid) is None and info.st_uid == os.getuid() and (pid in own_pids or old):
-                path.unlink()
+            with open(path, "r+b") as file:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if os.path.samestat(os.fstat(file.fileno()), path.stat()):
+                    path.unlink()
         except OSError:
             continue

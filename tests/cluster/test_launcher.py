@@ -1,5 +1,6 @@
 """The launcher alone, over small stand-ins for the daemons: what it starts, says, and leaves behind."""
 
+import fcntl
 import json
 import os
 import pathlib
@@ -146,23 +147,21 @@ def test_kill_9_of_the_launcher_leaves_nothing(model, deaf):
 def test_a_dead_launchers_folder_and_segment_are_swept_and_others_are_not(fake):
     ended = subprocess.Popen(["true"])
     ended.wait()
-    shared = pathlib.Path("/dev/shm")
-    stale, alive, young = (shared / f"krait-{ended.pid}-old", shared / f"krait-{os.getpid()}-test",
-                           shared / f"krait-{ended.pid}-young")
+    stale, held = (pathlib.Path("/dev/shm") / f"krait-test-{os.getpid()}-{name}" for name in ("stale", "held"))
     folder = pathlib.Path(tempfile.mkdtemp(prefix="krait-", dir=os.environ.get("XDG_RUNTIME_DIR") or "/tmp"))
     foreign = pathlib.Path(tempfile.mkdtemp(prefix="krait-", dir="/tmp"))
     try:
         (folder / "launcher.json").write_text(json.dumps({"pid": ended.pid, "start": 1}), encoding="utf-8")
-        for path in (stale, alive, young):
-            path.touch()
-        os.utime(stale, (0, 0))
-        os.utime(alive, (0, 0))
-        assert run_up(*fake, "--", "true").returncode == 0
+        stale.touch()
+        with open(held, "wb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)  # as the maker of a segment does while it lives
+            assert run_up(*fake, "--", "true").returncode == 0
+            assert held.exists()
         assert not folder.exists() and foreign.exists()
-        assert not stale.exists() and alive.exists() and young.exists()
+        assert not stale.exists()
     finally:
-        for path in (stale, alive, young):
-            path.unlink(missing_ok=True)
+        stale.unlink(missing_ok=True)
+        held.unlink(missing_ok=True)
         foreign.rmdir()
 
 
