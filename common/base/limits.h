@@ -91,6 +91,7 @@ inline constexpr int64_t kPeerTimeoutNs = 3 * kSecond;  // without a word, a pee
 
 // Scheduling.
 inline constexpr int kMaxPlansInFlight = 2;
+inline constexpr int kMaxRankCommands = 64;        // commands that wait for one rank
 inline constexpr int kMaxSlots = 4096;
 inline constexpr int kDefaultMaxSlots = 256;       // most that sizing to memory picks by itself
 inline constexpr int kDefaultMaxQueue = 1024;      // waiting requests of a group

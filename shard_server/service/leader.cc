@@ -1,0 +1,291 @@
+#include "shard_server/service/leader.h"
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include "common/base/check.h"
+#include "common/base/limits.h"
+#include "common/base/log.h"
+#include "kernels/device/cpu_path.h"
+
+namespace krait::shard {
+namespace {
+
+/// The best instruction path that all ranks have.
+std::string lowest_path(const std::vector<std::string>& paths) {
+  auto lowest = kernels::CpuPath::kAvx512Bf16;
+  for (const auto& path : paths) {
+    lowest = std::min(lowest, kernels::cpu_path_from_name(path).value_or(kernels::CpuPath::kPortable));
+  }
+  return std::string(kernels::cpu_path_name(lowest));
+}
+
+}  // namespace
+
+Leader::Leader(LeaderOptions options, const Clock& clock)
+    : options_(std::move(options)), clock_(clock), ranks_(options_.world) {
+  CHECK_GE(options_.world, 1u);
+  last_heartbeat_ns_ = clock_.now_ns();
+}
+
+void Leader::from_rank(uint32_t rank, wire::Message message) {
+  if (rank >= ranks_.size()) return;
+  ranks_[rank].last_heard_ns = clock_.now_ns();
+  if (auto* join = std::get_if<wire::Join>(&message)) {
+    on_join(rank, std::move(*join));
+  } else if (auto* ready = std::get_if<wire::Ready>(&message)) {
+    on_ready(rank, std::move(*ready));
+  } else if (auto* done = std::get_if<wire::StepDone>(&message)) {
+    on_step_done(rank, std::move(*done));
+  } else if (const auto* failed = std::get_if<wire::Failed>(&message)) {
+    // An old epoch's failure is old news.
+    if (failed->epoch == epoch_) give_up(fmt::format("rank {} failed: {}", rank, to_string(failed->error)));
+  }
+}
+
+std::optional<Error> Leader::mismatch(const wire::Join& join) const {
+  const wire::Join& self = options_.self;
+  const auto differs = [&](std::string_view what, const auto& theirs, const auto& ours) -> std::optional<Error> {
+    if (theirs == ours) return std::nullopt;
+    return Error{Errc::kProtocol, fmt::format("rank {} has {} {}, its leader has {}", join.rank, what, theirs, ours),
+                 std::string(what)};
+  };
+  if (auto error = differs("protocol", join.protocol, self.protocol)) return error;
+  if (auto error = differs("version", join.version, self.version)) return error;
+  if (auto error = differs("world size", join.world, self.world)) return error;
+  if (auto error = differs("dtype", join.dtype, self.dtype)) return error;
+  return differs("model fingerprint", join.fingerprint, self.fingerprint);
+}
+
+void Leader::on_join(uint32_t rank, wire::Join join) {
+  if (const auto error = mismatch(join)) {
+    log_error("{}: it is turned away", error->message);
+    to_ranks_.push_back({rank, wire::Failed{0, rank, *error}});
+    return;
+  }
+  Rank& known = ranks_[rank];
+  if (known.join && known.join->incarnation == join.incarnation && state_ != wire::GroupState::kWaiting) return;
+  const bool restarted = known.join && known.join->incarnation != join.incarnation;
+  if (restarted && state_ != wire::GroupState::kWaiting) give_up(fmt::format("rank {} was restarted", rank));
+  if (!ranks_[rank].join) log_info("rank {} has joined (pid {}, {})", rank, join.pid, join.path);
+  ranks_[rank].join = std::move(join);
+  if (state_ == wire::GroupState::kWaiting &&
+      std::all_of(ranks_.begin(), ranks_.end(), [](const Rank& r) { return r.join.has_value(); })) {
+    form();
+  }
+}
+
+void Leader::form() {
+  epoch_ = options_.new_epoch();
+  ++stats_.epochs;
+  std::vector<std::string> paths;
+  for (const Rank& rank : ranks_) paths.push_back(rank.join->path);
+  wire::Form form;
+  form.epoch = epoch_;
+  form.world = options_.world;
+  form.path = lowest_path(paths);
+  form.bootstrap = fmt::format("{}-{:016x}", options_.group, epoch_);
+  tell_all_ranks(form);
+  tell_all_ranks(wire::Load{epoch_, options_.slots});
+  set_state(wire::GroupState::kLoading, "loading the model");
+}
+
+void Leader::on_ready(uint32_t rank, wire::Ready ready) {
+  if (state_ != wire::GroupState::kLoading || ready.epoch != epoch_) return;
+  ranks_[rank].ready = std::move(ready);
+  if (!std::all_of(ranks_.begin(), ranks_.end(), [](const Rank& r) { return r.ready.has_value(); })) return;
+  for (const Rank& other : ranks_) {
+    if (other.ready->numerics_id != ranks_[0].ready->numerics_id) {
+      give_up(fmt::format("ranks do not compute alike: '{}' and '{}'", ranks_[0].ready->numerics_id,
+                          other.ready->numerics_id));
+      return;
+    }
+  }
+  serve();
+}
+
+void Leader::serve() {
+  scheduler::SchedulerOptions options;
+  options.model = options_.model;
+  options.numerics_id = ranks_[0].ready->numerics_id;
+  options.vocab_size = options_.vocab_size;
+  options.slots = limits::kMaxSlots;
+  options.max_step_rows = limits::kMaxStepRows;
+  for (const Rank& rank : ranks_) {
+    options.slots = std::min(options.slots, rank.ready->slots);
+    options.max_step_rows = std::min<int64_t>(options.max_step_rows, rank.ready->max_rows);
+  }
+  const int64_t most_slots = options.max_step_rows - scheduler::StepCost::kMinPrefillRows;
+  if (most_slots < 1) {
+    give_up(fmt::format("steps of {} rows are too small", options.max_step_rows));
+    return;
+  }
+  options.slots = std::min(options.slots, static_cast<uint32_t>(most_slots));
+  options.max_queue = options_.max_queue;
+  options.max_step_ms = options_.max_step_ms;
+  scheduler_ = std::make_unique<scheduler::Scheduler>(options, clock_);
+  log_info("group {} serves: {} ranks, {} slots, {}", options_.group, options_.world, options.slots,
+           options.numerics_id);
+  set_state(wire::GroupState::kServing, "");
+}
+
+void Leader::on_step_done(uint32_t rank, wire::StepDone done) {
+  if (scheduler_ == nullptr || done.epoch != epoch_) return;
+  done.rank = rank;
+  steps_[done.step].push_back(std::move(done));
+  settle_steps();
+}
+
+void Leader::settle_steps() {
+  // Steps end in order: every rank runs them so, and tokens leave only after all ranks agree.
+  while (!steps_.empty() && steps_.begin()->second.size() == ranks_.size()) {
+    auto dones = std::move(steps_.begin()->second);
+    steps_.erase(steps_.begin());
+    std::sort(dones.begin(), dones.end(), [](const auto& a, const auto& b) { return a.rank < b.rank; });
+    for (const auto& done : dones) {
+      if (done.digest == dones[0].digest) continue;
+      ++stats_.digest_mismatches;
+      give_up(fmt::format("rank {} disagrees with rank 0 about step {}", done.rank, done.step));
+      return;
+    }
+    scheduler_->step_done(dones[0]);
+  }
+  pump();
+}
+
+void Leader::pump() {
+  if (scheduler_ == nullptr) return;
+  while (auto step = scheduler_->plan()) {
+    step->epoch = epoch_;
+    tell_all_ranks(*std::move(step));
+  }
+}
+
+void Leader::from_coordinator(const std::string& peer, wire::Message message) {
+  auto& coordinator = coordinators_[peer];
+  coordinator.last_heard_ns = clock_.now_ns();
+  if (const auto* hello = std::get_if<wire::Hello>(&message)) {
+    if (coordinator.incarnation != hello->incarnation && scheduler_ != nullptr) scheduler_->drop_peer(peer);
+    coordinator.incarnation = hello->incarnation;
+    to_coordinators_.push_back({peer, status()});
+  } else if (auto* submit = std::get_if<wire::Submit>(&message)) {
+    if (scheduler_ != nullptr) {
+      scheduler_->submit(peer, std::move(*submit));
+    } else {
+      to_coordinators_.push_back(
+          {peer, wire::Rejected{submit->request, Error{Errc::kUnavailable, "the group is not serving: " + detail_, ""},
+                                1}});
+    }
+  } else if (const auto* cancel = std::get_if<wire::Cancel>(&message)) {
+    if (scheduler_ != nullptr) scheduler_->cancel(peer, *cancel);
+  } else if (std::holds_alternative<wire::Drain>(message)) {
+    drain();
+  }
+  pump();
+}
+
+void Leader::give_up(const std::string& why) {
+  log_error("group {} is given up: {}", options_.group, why);
+  ++stats_.groups_lost;
+  abort_ = why;
+  if (scheduler_ != nullptr) {
+    scheduler_->fail_all(Error{Errc::kUnavailable, why, ""});
+    auto last = scheduler_->take_outgoing();
+    std::move(last.begin(), last.end(), std::back_inserter(to_coordinators_));
+    scheduler_.reset();
+  }
+  steps_.clear();
+  tell_all_ranks(wire::Leave{epoch_, why});
+  epoch_ = 0;
+  for (Rank& rank : ranks_) rank = {};
+  set_state(wire::GroupState::kWaiting, why);
+}
+
+void Leader::drain() {
+  if (scheduler_ != nullptr) scheduler_->drain();
+  set_state(wire::GroupState::kDraining, "shutting down");
+}
+
+bool Leader::drained() const {
+  return state_ == wire::GroupState::kDraining && (scheduler_ == nullptr || scheduler_->drained());
+}
+
+void Leader::tick() {
+  const int64_t now_ns = clock_.now_ns();
+  if (state_ != wire::GroupState::kWaiting) {
+    for (uint32_t rank = 0; rank < ranks_.size(); ++rank) {
+      if (ranks_[rank].join && now_ns - ranks_[rank].last_heard_ns > limits::kPeerTimeoutNs) {
+        give_up(fmt::format("rank {} is silent", rank));
+        break;
+      }
+    }
+  }
+  if (scheduler_ != nullptr) {
+    std::erase_if(coordinators_, [&](const auto& entry) {
+      const bool gone = now_ns - entry.second.last_heard_ns > limits::kPeerTimeoutNs;
+      if (gone) scheduler_->drop_peer(entry.first);
+      return gone;
+    });
+    scheduler_->expire();
+    pump();
+  }
+  if (now_ns - last_heartbeat_ns_ < limits::kHeartbeatNs) return;
+  last_heartbeat_ns_ = now_ns;
+  tell_all_ranks(wire::Heartbeat{options_.incarnation});
+  tell_all_coordinators();
+}
+
+void Leader::tell_all_ranks(const wire::Message& message) {
+  for (uint32_t rank = 0; rank < ranks_.size(); ++rank) to_ranks_.push_back({rank, message});
+}
+
+void Leader::tell_all_coordinators() {
+  const auto now = status();
+  for (const auto& [peer, coordinator] : coordinators_) to_coordinators_.push_back({peer, now});
+}
+
+void Leader::set_state(wire::GroupState state, std::string detail) {
+  state_ = state;
+  detail_ = std::move(detail);
+  tell_all_coordinators();
+}
+
+wire::Status Leader::status() const {
+  wire::Status status;
+  status.incarnation = options_.incarnation;
+  status.epoch = epoch_;
+  status.state = state_;
+  status.model = options_.model;
+  status.fingerprint = options_.self.fingerprint;
+  status.max_queue = options_.max_queue;
+  status.detail = detail_;
+  if (scheduler_ != nullptr) {
+    status.numerics_id = ranks_[0].ready->numerics_id;
+    status.slots = scheduler_->running() + scheduler_->free_slots();
+    status.running = scheduler_->running();
+    status.waiting = scheduler_->waiting();
+    status.tokens_per_second = scheduler_->tokens_per_second();
+    status.backlog_seconds = scheduler_->backlog_seconds();
+  }
+  for (uint32_t rank = 0; rank < ranks_.size(); ++rank) {
+    const Rank& known = ranks_[rank];
+    const wire::Join join = known.join.value_or(wire::Join{});
+    status.ranks.push_back({rank, join.pid, known.join.has_value(), known.ready.has_value(), join.metrics_port});
+  }
+  return status;
+}
+
+std::vector<ToRank> Leader::take_rank_messages() { return std::exchange(to_ranks_, {}); }
+
+std::vector<scheduler::Outgoing> Leader::take_coordinator_messages() {
+  if (scheduler_ != nullptr) {
+    auto news = scheduler_->take_outgoing();
+    std::move(news.begin(), news.end(), std::back_inserter(to_coordinators_));
+  }
+  return std::exchange(to_coordinators_, {});
+}
+
+std::optional<std::string> Leader::take_abort() { return std::exchange(abort_, std::nullopt); }
+
+}  // namespace krait::shard
