@@ -2,10 +2,11 @@
 
 #include <utf8proc.h>
 
-#include <array>
+#include <algorithm>
 #include <cstdlib>
 #include <new>
 
+#include "coordinator/tokenizer/unicode_ranges.h"
 #include "coordinator/tokenizer/utf8.h"
 
 namespace krait::tokenizer {
@@ -15,25 +16,12 @@ utf8proc_category_t category(char32_t code_point) {
   return utf8proc_category(static_cast<utf8proc_int32_t>(code_point));
 }
 
-CharClass slow_class(char32_t c) {
-  switch (category(c)) {
-    case UTF8PROC_CATEGORY_LU:
-    case UTF8PROC_CATEGORY_LL:
-    case UTF8PROC_CATEGORY_LT:
-    case UTF8PROC_CATEGORY_LM:
-    case UTF8PROC_CATEGORY_LO:
-      return CharClass::kLetter;
-    case UTF8PROC_CATEGORY_ND:
-    case UTF8PROC_CATEGORY_NL:
-    case UTF8PROC_CATEGORY_NO:
-      return CharClass::kNumber;
-    case UTF8PROC_CATEGORY_ZS:
-    case UTF8PROC_CATEGORY_ZL:
-    case UTF8PROC_CATEGORY_ZP:
-      return CharClass::kSpace;
-    default:
-      return (c >= 0x09 && c <= 0x0d) || c == 0x85 ? CharClass::kSpace : CharClass::kOther;
-  }
+/// The range of a sorted table that holds `c`, or null.
+template <class Table>
+const typename Table::value_type* range_of(const Table& table, char32_t c) {
+  const auto found =
+      std::lower_bound(table.begin(), table.end(), c, [](const auto& range, char32_t at) { return range.last < at; });
+  return found == table.end() || c < found->first ? nullptr : &*found;
 }
 
 /// Characters that never compose with what stands before them and stand for themselves in NFC: a text may be cut before
@@ -60,18 +48,36 @@ void append_normal_form(std::string_view text, NormalForm form, std::string& out
 
 }  // namespace
 
-CharClass char_class(char32_t c) {
-  static const auto kAscii = [] {
-    std::array<CharClass, 128> table;
-    for (char32_t i = 0; i < 128; ++i)
-      table[i] = slow_class(i);
-    return table;
-  }();
-  return c < 128 ? kAscii[c] : slow_class(c);
+CharClass char_class_beyond_ascii(char32_t c) {
+  switch (category(c)) {
+    case UTF8PROC_CATEGORY_LU:
+    case UTF8PROC_CATEGORY_LL:
+    case UTF8PROC_CATEGORY_LT:
+    case UTF8PROC_CATEGORY_LM:
+    case UTF8PROC_CATEGORY_LO:
+      return CharClass::kLetter;
+    case UTF8PROC_CATEGORY_ND:
+    case UTF8PROC_CATEGORY_NL:
+    case UTF8PROC_CATEGORY_NO:
+      return CharClass::kNumber;
+    case UTF8PROC_CATEGORY_ZS:
+    case UTF8PROC_CATEGORY_ZL:
+    case UTF8PROC_CATEGORY_ZP:
+      return CharClass::kSpace;
+    case UTF8PROC_CATEGORY_CN: {
+      const NewerRange* newer = range_of(kNewerRanges, c);
+      if (newer == nullptr || newer->kind == Newer::kMark) return CharClass::kOther;
+      return newer->kind == Newer::kLetter ? CharClass::kLetter : CharClass::kNumber;
+    }
+    default:
+      return c == 0x85 ? CharClass::kSpace : CharClass::kOther;
+  }
 }
 
 bool is_punctuation(char32_t c) {
   if (c < 128) return (c >= 33 && c <= 47) || (c >= 58 && c <= 64) || (c >= 91 && c <= 96) || (c >= 123 && c <= 126);
+  if (c == 0x166d || c == 0x111c9) return true;  // punctuation once, symbol and mark now
+  if (range_of(kUnknownPunctuation, c) != nullptr) return false;
   const utf8proc_category_t kind = category(c);
   return kind >= UTF8PROC_CATEGORY_PC && kind <= UTF8PROC_CATEGORY_PO;
 }
@@ -90,6 +96,8 @@ bool is_word_char(char32_t c) {
     case UTF8PROC_CATEGORY_NL:
     case UTF8PROC_CATEGORY_PC:
       return true;
+    case UTF8PROC_CATEGORY_CN:
+      return range_of(kNewerRanges, c) != nullptr;
     default:
       // The joiners, and the circled and squared letters, which are symbols but alphabetic.
       return c == 0x200c || c == 0x200d || (c >= 0x24b6 && c <= 0x24e9) || (c >= 0x1f130 && c <= 0x1f149) ||

@@ -1,6 +1,8 @@
 // Character classes and normal forms of Unicode. The one place that knows utf8proc.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -9,8 +11,29 @@ namespace krait::tokenizer {
 
 enum class CharClass : uint8_t { kOther, kLetter, kNumber, kSpace };
 
-/// Letter is \p{L}, number \p{N}, space the property White_Space; each character has one class.
-CharClass char_class(char32_t code_point);
+namespace internal {
+
+constexpr CharClass ascii_class(char c) {
+  if ((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z')) return CharClass::kLetter;
+  if (c >= '0' && c <= '9') return CharClass::kNumber;
+  return c == ' ' || (c >= '\t' && c <= '\r') ? CharClass::kSpace : CharClass::kOther;
+}
+
+inline constexpr std::array<CharClass, 128> kAsciiClasses = [] {
+  std::array<CharClass, 128> table{};
+  for (size_t i = 0; i < table.size(); ++i)
+    table[i] = ascii_class(static_cast<char>(i));
+  return table;
+}();
+
+}  // namespace internal
+
+CharClass char_class_beyond_ascii(char32_t code_point);
+
+/// Letter is \p{L}, number \p{N}, space the property White_Space, of Unicode 16; each character has one class.
+inline CharClass char_class(char32_t c) {
+  return c < 128 ? internal::kAsciiClasses[c] : char_class_beyond_ascii(c);
+}
 
 inline bool is_space(char32_t code_point) {
   return char_class(code_point) == CharClass::kSpace;
@@ -19,7 +42,7 @@ inline bool is_number(char32_t code_point) {
   return char_class(code_point) == CharClass::kNumber;
 }
 
-/// \p{P} and the ASCII symbols $+<=>^`|~.
+/// \p{P} as the pre-tokenizer Punctuation knows it, and the ASCII symbols $+<=>^`|~.
 bool is_punctuation(char32_t code_point);
 
 /// \w of Unicode's regular expressions (UTS 18): alphabetic, marks, decimal digits, connectors, joiners.
