@@ -211,6 +211,11 @@ bool Leader::drained() const {
   return state_ == wire::GroupState::kDraining && (scheduler_ == nullptr || scheduler_->drained());
 }
 
+void Leader::leave() {
+  if (scheduler_ != nullptr) scheduler_->fail_all(Error{Errc::kUnavailable, "the group is shutting down", ""});
+  tell_all_ranks(wire::Leave{epoch_, "the group is shutting down"});
+}
+
 void Leader::tick() {
   const int64_t now_ns = clock_.now_ns();
   if (state_ != wire::GroupState::kWaiting) {

@@ -55,6 +55,8 @@ class Leader final {
   /// Accepts nothing more; done when drained().
   void drain();
   bool drained() const;
+  /// The end: open sequences end with an error, ranks are told to leave.
+  void leave();
 
   std::vector<ToRank> take_rank_messages();
   std::vector<scheduler::Outgoing> take_coordinator_messages();

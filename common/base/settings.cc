@@ -1,0 +1,69 @@
+#include "common/base/settings.h"
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+
+namespace krait {
+
+struct Settings::Parser final {
+  CLI::App app;
+};
+
+Settings::Settings(std::string_view program, std::string_view description, std::string_view version)
+    : parser_(std::make_unique<Parser>()) {
+  auto& app = parser_->app;
+  app.name(std::string(program));
+  app.description(std::string(description));
+  app.set_version_flag("--version", fmt::format("{} {}", program, version));
+  app.set_config("--config", "", "TOML file with these settings; the command line wins");
+  app.allow_config_extras(CLI::config_extras_mode::error);
+}
+
+Settings::~Settings() = default;
+
+void Settings::add(std::string_view name, std::string& target, std::string_view help, bool required) {
+  parser_->app.add_option(fmt::format("--{}", name), target, std::string(help))->capture_default_str()->required(required);
+}
+
+void Settings::add(std::string_view name, std::vector<std::string>& target, std::string_view help, bool required) {
+  parser_->app.add_option(fmt::format("--{}", name), target, std::string(help))->required(required);
+}
+
+void Settings::add(std::string_view name, int64_t& target, std::string_view help, int64_t least, int64_t most) {
+  parser_->app.add_option(fmt::format("--{}", name), target, std::string(help))
+      ->capture_default_str()
+      ->check(CLI::Range(least, most));
+}
+
+void Settings::add(std::string_view name, double& target, std::string_view help, double least, double most) {
+  parser_->app.add_option(fmt::format("--{}", name), target, std::string(help))
+      ->capture_default_str()
+      ->check(CLI::Range(least, most));
+}
+
+void Settings::add_choice(std::string_view name, std::string& target, std::string_view help,
+                          std::vector<std::string> choices) {
+  parser_->app.add_option(fmt::format("--{}", name), target, std::string(help))
+      ->capture_default_str()
+      ->check(CLI::IsMember(std::move(choices)));
+}
+
+void Settings::add_flag(std::string_view name, bool& target, std::string_view help) {
+  parser_->app.add_flag(fmt::format("--{}", name), target, std::string(help));
+}
+
+Result<bool> Settings::parse(int argc, const char* const* argv) {
+  try {
+    parser_->app.parse(argc, argv);
+    return true;
+  } catch (const CLI::Success& done) {
+    parser_->app.exit(done);
+    return false;
+  } catch (const CLI::ParseError& error) {
+    return Error{Errc::kInvalidArgument, error.what(), ""};
+  } catch (const std::exception& error) {
+    return Error{Errc::kInvalidArgument, error.what(), "config"};
+  }
+}
+
+}  // namespace krait

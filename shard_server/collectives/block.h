@@ -1,0 +1,125 @@
+// The memory that the ranks of a group share: counters, signals and staging buffers. It knows nothing of where it lies
+// (heap for threads, a segment for processes) nor of the operations that run in it. Raw memory plus
+// initialize_block() makes one; every field that two ranks touch at a time is a lock-free 32-bit atomic.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "common/base/limits.h"
+#include "common/base/result.h"
+#include "shard_server/collectives/communicator.h"
+
+namespace krait::collectives {
+
+/// Steps that may be on the way at a time; a power of two, so that the step counters may wrap around.
+inline constexpr uint32_t kBlockSlots = 4;
+static_assert((kBlockSlots & (kBlockSlots - 1)) == 0);
+
+/// What all ranks must agree on before they share a block.
+struct BlockConfig final {
+  uint64_t epoch = 0;
+  uint32_t world = 1;
+  ReduceOrder order = ReduceOrder::kRankOrder;
+  int64_t stage_bytes = 0;     // of one rank's part in one slot, a multiple of 64
+  int64_t two_shot_bytes = 0;  // parts above this are reduced in stripes
+
+  friend bool operator==(const BlockConfig&, const BlockConfig&) = default;
+};
+
+/// kInvalidArgument for options that no group can be made from.
+Status validate_options(const Options& options);
+/// The block that valid `options` ask for.
+BlockConfig block_config(const Options& options);
+int64_t block_bytes(const BlockConfig& config);
+/// The options' clock, or the steady one.
+const Clock& clock_of(const Options& options);
+
+/// What a rank says about a step when it posts its part; a step counts only if all ranks say the same.
+struct StepNote final {
+  OpKind kind = OpKind::kBarrier;
+  uint32_t sequence = 0;  // of the operation
+  uint32_t chunk = 0;     // of the operation
+  uint32_t detail = 0;    // codec of a sum, root of a broadcast
+  int64_t rows = 0;
+  int64_t row_bytes = 0;
+  uint64_t shape_hash = 0;  // of the ranks' sizes, where they differ
+
+  friend bool operator==(const StepNote&, const StepNote&) = default;
+};
+
+// Each counter counts the steps that a rank has brought to some point. A line of its own for each (two, because
+// neighbours are fetched in pairs): one rank writes it, the others poll it.
+enum class Counter : int { kPosted, kReduced, kConsumed };
+inline constexpr int kCounters = 3;
+struct alignas(128) CounterLine final {
+  std::atomic<uint32_t> steps{0};
+};
+struct alignas(128) SleepLine final {
+  std::atomic<uint32_t> sleeping{0};  // this rank is about to sleep or sleeps: ring
+  std::atomic<uint32_t> bell{0};      // futex word
+};
+struct RankLines final {
+  std::array<CounterLine, kCounters> counters;
+  SleepLine sleep;
+};
+
+/// The first failure of the group. `state` is claimed by one rank, which then writes the rest and publishes it.
+struct alignas(128) FailureLine final {
+  std::atomic<uint32_t> state{0};  // 0 none, 1 claimed, 2 written
+  int32_t code = 0;                // Errc
+  int32_t rank = 0;
+  std::array<char, 240> reason{};  // ends with 0
+};
+
+struct BlockHeader final {
+  std::atomic<uint32_t> ready{0};  // kBlockReady when the rest may be read
+  BlockConfig config;
+  std::atomic<uint32_t> attached{0};  // one bit a rank
+  FailureLine failure;
+  std::array<RankLines, limits::kMaxWorld> ranks;
+};
+inline constexpr uint32_t kBlockReady = 0x4B524101;  // "KRA" and the layout's version
+static_assert(std::atomic<uint32_t>::is_always_lock_free && sizeof(std::atomic<uint32_t>) == 4);
+
+/// A view of a block; cheap to copy, owns nothing.
+class Block final {
+ public:
+  explicit Block(std::byte* base) : base_(base) {}
+
+  BlockHeader& header() const { return *reinterpret_cast<BlockHeader*>(base_); }
+  RankLines& lines(int rank) const { return header().ranks[static_cast<size_t>(rank)]; }
+  std::atomic<uint32_t>& counter(Counter which, int rank) const {
+    return lines(rank).counters[static_cast<size_t>(which)].steps;
+  }
+  int world() const { return static_cast<int>(header().config.world); }
+
+  StepNote& note(uint32_t slot, int rank) const { return *reinterpret_cast<StepNote*>(part(slot, rank)); }
+  std::byte* stage(uint32_t slot, int rank) const { return part(slot, rank) + kNoteBytes; }
+
+ private:
+  friend int64_t block_bytes(const BlockConfig& config);
+  static constexpr int64_t kNoteBytes = 64;
+  static_assert(sizeof(StepNote) <= kNoteBytes);
+
+  // A rank's part in a slot: its note, then its data.
+  std::byte* part(uint32_t slot, int rank) const;
+
+  std::byte* base_;
+};
+
+/// Makes a block of memory that is block_bytes() long and aligned to 128. Staging buffers are not touched.
+void initialize_block(std::byte* memory, const BlockConfig& config);
+
+/// Marks `rank` as there and waits until all are. kProtocol if `rank` is there already or `config` is not the block's
+/// (the group fails with it); kDeadlineExceeded at `deadline_ns` of `clock`.
+Status attach_and_wait(Block block, const BlockConfig& config, int rank, const Clock& clock, int64_t deadline_ns);
+
+/// The group's first failure, or OK.
+Status block_health(Block block);
+/// Fails the group unless it has failed already, and wakes every rank.
+void fail_block(Block block, int rank, Errc code, std::string_view reason);
+
+}  // namespace krait::collectives

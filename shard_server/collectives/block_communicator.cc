@@ -1,0 +1,320 @@
+#include "shard_server/collectives/block_communicator.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "common/base/check.h"
+#include "shard_server/collectives/sum.h"
+
+namespace krait::collectives {
+namespace {
+
+constexpr int64_t kFloatBytes = static_cast<int64_t>(sizeof(float));
+
+Error bad_size(std::string_view what) {
+  return Error{
+      Errc::kInvalidArgument,
+      fmt::format("{}: a size is negative, or the message is above {} bytes", what, limits::kMaxCollectiveMessageBytes),
+      ""};
+}
+
+// Whether rows x row_bytes is a size that an operation may have.
+bool is_size(int64_t rows, int64_t row_bytes) {
+  return rows >= 0 && row_bytes >= 0 && row_bytes <= limits::kMaxCollectiveMessageBytes &&
+         (row_bytes == 0 || rows <= limits::kMaxCollectiveMessageBytes / row_bytes);
+}
+
+// memcpy may not be given null pointers, not even for nothing; empty operations may.
+void copy_bytes(std::byte* to, const std::byte* from, int64_t bytes) {
+  if (bytes > 0) std::memcpy(to, from, static_cast<size_t>(bytes));
+}
+
+void add(std::atomic<int64_t>& counter, int64_t value) {
+  counter.fetch_add(value, std::memory_order_relaxed);
+}
+
+}  // namespace
+
+BlockCommunicator::BlockCommunicator(const Options& options, std::string_view transport, std::shared_ptr<void> memory,
+                                     Block block)
+    : transport_(transport),
+      memory_(std::move(memory)),
+      block_(block),
+      config_(block.header().config),
+      rank_(options.rank),
+      world_(options.world),
+      timeout_ns_(options.timeout_ns),
+      clock_(clock_of(options)),
+      signals_(block, options.rank, options.may_spin, clock_) {}
+
+BlockCommunicator::~BlockCommunicator() {
+  if (running_ != next_) fail_block(block_, rank_, Errc::kUnavailable, "left with operations in flight");
+}
+
+Result<Ticket> BlockCommunicator::begin_all_reduce(int64_t rows, int64_t width, const float* in, float* out,
+                                                   const ReduceSpec& spec) {
+  if (width < 0 || width > limits::kMaxCollectiveMessageBytes || !is_size(rows, width * kFloatBytes)) {
+    return bad_size("all_reduce");
+  }
+  if (spec.codec != Codec::kFloat32) return Error{Errc::kUnsupported, "this codec is not built in", "codec"};
+  Operation operation;
+  operation.kind = OpKind::kAllReduce;
+  operation.detail = static_cast<uint32_t>(spec.codec);
+  operation.rows = rows;
+  operation.row_bytes.fill(width * kFloatBytes);
+  operation.in = reinterpret_cast<const std::byte*>(in);
+  operation.out = reinterpret_cast<std::byte*>(out);
+  operation.two_shot = world_ > 2 && rows * width * kFloatBytes > config_.two_shot_bytes;
+  return begin(operation);
+}
+
+Result<Ticket> BlockCommunicator::begin_all_gather(int64_t bytes_per_rank, const void* in, void* out) {
+  if (bytes_per_rank < 0) return bad_size("all_gather");
+  std::array<int64_t, limits::kMaxWorld> row_bytes;
+  row_bytes.fill(bytes_per_rank);
+  return begin_all_gather_rows(1, std::span(row_bytes).first(static_cast<size_t>(world_)), in, out);
+}
+
+Result<Ticket> BlockCommunicator::begin_all_gather_rows(int64_t rows, std::span<const int64_t> row_bytes,
+                                                        const void* in, void* out) {
+  if (std::ssize(row_bytes) != world_) {
+    return Error{Errc::kInvalidArgument, fmt::format("{} sizes for {} ranks", row_bytes.size(), world_), "row_bytes"};
+  }
+  int64_t whole_row = 0;
+  for (const int64_t bytes : row_bytes) {
+    if (!is_size(rows, bytes)) return bad_size("all_gather");
+    whole_row += bytes;
+  }
+  if (!is_size(rows, whole_row)) return bad_size("all_gather");
+  Operation operation;
+  operation.kind = OpKind::kAllGather;
+  operation.rows = rows;
+  std::copy(row_bytes.begin(), row_bytes.end(), operation.row_bytes.begin());
+  operation.shape_hash = hash_sizes(row_bytes);
+  operation.in = static_cast<const std::byte*>(in);
+  operation.out = static_cast<std::byte*>(out);
+  return begin(operation);
+}
+
+Result<Ticket> BlockCommunicator::begin_broadcast(int root, int64_t bytes, void* data) {
+  if (root < 0 || root >= world_) {
+    return Error{Errc::kInvalidArgument, fmt::format("rank {} is not in a world of {}", root, world_), "root"};
+  }
+  if (!is_size(1, bytes)) return bad_size("broadcast");
+  Operation operation;
+  operation.kind = OpKind::kBroadcast;
+  operation.detail = static_cast<uint32_t>(root);
+  operation.rows = 1;
+  operation.row_bytes[static_cast<size_t>(root)] = bytes;
+  operation.shape_hash = hash_sizes(operation.row_bytes);
+  operation.in = static_cast<const std::byte*>(data);
+  operation.out = static_cast<std::byte*>(data);
+  return begin(operation);
+}
+
+Result<Ticket> BlockCommunicator::begin_barrier() {
+  return begin(Operation{});
+}
+
+Result<Ticket> BlockCommunicator::begin(Operation operation) {
+  const int64_t start_ns = machine_now_ns();
+  RETURN_IF_ERROR(block_health(block_));
+  if (next_ - first_open_ == static_cast<uint32_t>(limits::kMaxCollectiveTickets)) {
+    return Error{Errc::kResourceExhausted,
+                 fmt::format("{} collectives are in flight already", limits::kMaxCollectiveTickets), ""};
+  }
+  operation.cut(world_, config_.stage_bytes);
+  operation.sequence = next_;
+  operation.first_step = next_step_;
+  next_step_ += operation.chunks;
+  at(next_) = operation;
+  is_open_[next_ % limits::kMaxCollectiveTickets] = true;
+  ++next_;
+  post_what_fits();
+  at(operation.sequence).time_ns += machine_now_ns() - start_ns;
+  return Ticket{operation.sequence};
+}
+
+void BlockCommunicator::post_what_fits() {
+  for (; posting_ != next_; ++posting_) {
+    Operation& operation = at(posting_);
+    for (; operation.posted < operation.chunks; ++operation.posted) {
+      const uint32_t step = operation.first_step + operation.posted;
+      if (!signals_.reached(Counter::kConsumed, step + 1 - kBlockSlots)) return;
+      post(operation, operation.posted);
+      signals_.publish(Counter::kPosted, step + 1);
+    }
+  }
+}
+
+void BlockCommunicator::post(const Operation& operation, uint32_t chunk) {
+  const uint32_t slot = (operation.first_step + chunk) % kBlockSlots;
+  block_.note(slot, rank_) = operation.note(rank_, chunk);
+  const Range range = operation.part_range(rank_, chunk);
+  copy_bytes(block_.stage(slot, rank_), operation.in + range.begin_bytes, range.bytes);
+}
+
+Status BlockCommunicator::finish(Ticket ticket) {
+  RETURN_IF_ERROR(block_health(block_));
+  const int64_t start_ns = machine_now_ns();
+  CHECK(ticket.sequence - first_open_ < next_ - first_open_);
+  bool& is_open = is_open_[ticket.sequence % limits::kMaxCollectiveTickets];
+  CHECK(is_open);
+  const int64_t set_ns = deadline_ns_.load(std::memory_order_relaxed);
+  const int64_t deadline_ns = set_ns != kNoDeadline ? set_ns : clock_.now_ns() + timeout_ns_;
+  while (ticket.sequence - running_ < next_ - running_) {
+    Operation& operation = at(running_);
+    while (operation.completed < operation.chunks) {
+      post_what_fits();
+      RETURN_IF_ERROR(advance(operation, deadline_ns));
+    }
+    ++running_;
+  }
+  Operation& operation = at(ticket.sequence);
+  operation.time_ns += machine_now_ns() - start_ns;
+  count(operation);
+  is_open = false;
+  while (first_open_ != next_ && !is_open_[first_open_ % limits::kMaxCollectiveTickets])
+    ++first_open_;
+  return {};
+}
+
+Status BlockCommunicator::advance(Operation& operation, int64_t deadline_ns) {
+  const uint32_t chunk = operation.completed;
+  const uint32_t step = operation.first_step + chunk;
+  Status status;
+  if (operation.posted == chunk) {
+    // The slot's last readers are not done; post_what_fits() comes next.
+    status = signals_.wait(Counter::kConsumed, step + 1 - kBlockSlots, deadline_ns);
+    operation.wait_ns += signals_.take_waited_ns();
+    return status;
+  }
+  status = signals_.wait(Counter::kPosted, step + 1, deadline_ns);
+  operation.wait_ns += signals_.take_waited_ns();
+  RETURN_IF_ERROR(status);
+  RETURN_IF_ERROR(check_notes(operation, chunk));
+  switch (operation.kind) {
+    case OpKind::kAllReduce:
+      status = all_reduce_chunk(operation, chunk, deadline_ns);
+      operation.wait_ns += signals_.take_waited_ns();
+      RETURN_IF_ERROR(status);
+      break;
+    case OpKind::kAllGather:
+      gather_chunk(operation, chunk);
+      break;
+    case OpKind::kBroadcast:
+      broadcast_chunk(operation, chunk);
+      break;
+    case OpKind::kBarrier:
+      break;
+  }
+  signals_.publish(Counter::kConsumed, step + 1);
+  ++operation.completed;
+  return {};
+}
+
+Status BlockCommunicator::check_notes(const Operation& operation, uint32_t chunk) {
+  const uint32_t slot = (operation.first_step + chunk) % kBlockSlots;
+  const StepNote& mine = block_.note(slot, rank_);
+  for (int peer = 0; peer < world_; ++peer) {
+    const StepNote& theirs = block_.note(slot, peer);
+    if (theirs == mine) [[likely]]
+      continue;
+    fail_block(block_, rank_, Errc::kProtocol,
+               fmt::format("runs {}, rank {} runs {}", describe(mine), peer, describe(theirs)));
+    return block_health(block_);
+  }
+  return {};
+}
+
+Status BlockCommunicator::all_reduce_chunk(const Operation& operation, uint32_t chunk, int64_t deadline_ns) {
+  const uint32_t step = operation.first_step + chunk;
+  const uint32_t slot = step % kBlockSlots;
+  const Range range = operation.part_range(rank_, chunk);
+  const int64_t count = range.bytes / kFloatBytes;
+  float* out = reinterpret_cast<float*>(operation.out + range.begin_bytes);
+  const Stripe mine = operation.two_shot ? stripe_of(rank_, world_, count) : Stripe{0, count};
+  std::array<const float*, limits::kMaxWorld> parts;
+  for (int peer = 0; peer < world_; ++peer) {
+    parts[static_cast<size_t>(peer)] = reinterpret_cast<const float*>(block_.stage(slot, peer)) + mine.begin;
+  }
+  if (mine.count > 0) {
+    sum_parts(config_.order, std::span(parts).first(static_cast<size_t>(world_)), mine.count, out + mine.begin);
+  }
+  if (!operation.two_shot) return {};
+
+  // Nobody else reads this rank's part of its own stripe: the sum takes its place.
+  copy_bytes(block_.stage(slot, rank_) + mine.begin * kFloatBytes, reinterpret_cast<const std::byte*>(out + mine.begin),
+       mine.count * kFloatBytes);
+  signals_.publish(Counter::kReduced, step + 1);
+  RETURN_IF_ERROR(signals_.wait(Counter::kReduced, step + 1, deadline_ns));
+  for (int peer = 0; peer < world_; ++peer) {
+    if (peer == rank_) continue;
+    const Stripe theirs = stripe_of(peer, world_, count);
+    copy_bytes(reinterpret_cast<std::byte*>(out + theirs.begin), block_.stage(slot, peer) + theirs.begin * kFloatBytes,
+         theirs.count * kFloatBytes);
+  }
+  return {};
+}
+
+void BlockCommunicator::gather_chunk(const Operation& operation, uint32_t chunk) {
+  const uint32_t slot = (operation.first_step + chunk) % kBlockSlots;
+  int64_t whole_row = 0;
+  for (int peer = 0; peer < world_; ++peer)
+    whole_row += operation.row_bytes[static_cast<size_t>(peer)];
+  int64_t column = 0;  // where the peer's piece of a row begins
+  for (int peer = 0; peer < world_; ++peer) {
+    const int64_t row_bytes = operation.row_bytes[static_cast<size_t>(peer)];
+    const Range range = operation.part_range(peer, chunk);
+    const std::byte* from = block_.stage(slot, peer);
+    for (int64_t done = 0; done < range.bytes;) {
+      const int64_t row = (range.begin_bytes + done) / row_bytes;
+      const int64_t within = (range.begin_bytes + done) % row_bytes;
+      const int64_t bytes = std::min(row_bytes - within, range.bytes - done);
+      copy_bytes(operation.out + row * whole_row + column + within, from + done, bytes);
+      done += bytes;
+    }
+    column += row_bytes;
+  }
+}
+
+void BlockCommunicator::broadcast_chunk(const Operation& operation, uint32_t chunk) {
+  const int root = static_cast<int>(operation.detail);
+  if (root == rank_) return;
+  const Range range = operation.part_range(root, chunk);
+  copy_bytes(operation.out + range.begin_bytes, block_.stage((operation.first_step + chunk) % kBlockSlots, root),
+       range.bytes);
+}
+
+void BlockCommunicator::set_deadline_ns(int64_t deadline_ns) {
+  deadline_ns_.store(std::max<int64_t>(deadline_ns, 0), std::memory_order_relaxed);
+}
+
+void BlockCommunicator::abort(std::string_view reason) {
+  fail_block(block_, rank_, Errc::kUnavailable, reason);
+}
+
+Status BlockCommunicator::health() const {
+  return block_health(block_);
+}
+
+void BlockCommunicator::count(const Operation& operation) {
+  OpCounters& counters = counters_[static_cast<size_t>(operation.kind)];
+  add(counters.operations, 1);
+  add(counters.contributed_bytes, operation.part_bytes(rank_));
+  add(counters.time_ns, operation.time_ns);
+  add(counters.wait_ns, operation.wait_ns);
+}
+
+Statistics BlockCommunicator::statistics() const {
+  Statistics statistics;
+  for (size_t kind = 0; kind < statistics.size(); ++kind) {
+    const OpCounters& counters = counters_[kind];
+    statistics[kind] = OpStatistics{
+        counters.operations.load(std::memory_order_relaxed), counters.contributed_bytes.load(std::memory_order_relaxed),
+        counters.time_ns.load(std::memory_order_relaxed), counters.wait_ns.load(std::memory_order_relaxed)};
+  }
+  return statistics;
+}
+
+}  // namespace krait::collectives

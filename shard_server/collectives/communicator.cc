@@ -1,0 +1,47 @@
+#include "shard_server/collectives/communicator.h"
+
+#include "common/base/check.h"
+
+namespace krait::collectives {
+
+std::string_view op_name(OpKind kind) {
+  switch (kind) {
+    case OpKind::kAllReduce:
+      return "all_reduce";
+    case OpKind::kAllGather:
+      return "all_gather";
+    case OpKind::kBroadcast:
+      return "broadcast";
+    case OpKind::kBarrier:
+      return "barrier";
+  }
+  // A number that no rank of this version writes: a note in the block of a rank that disagrees about everything.
+  return "unknown";
+}
+
+Status Communicator::all_reduce(int64_t rows, int64_t width, const float* in, float* out, const ReduceSpec& spec) {
+  ASSIGN_OR_RETURN(const Ticket ticket, begin_all_reduce(rows, width, in, out, spec));
+  return finish(ticket);
+}
+
+Status Communicator::all_gather(int64_t bytes_per_rank, const void* in, void* out) {
+  ASSIGN_OR_RETURN(const Ticket ticket, begin_all_gather(bytes_per_rank, in, out));
+  return finish(ticket);
+}
+
+Status Communicator::all_gather_rows(int64_t rows, std::span<const int64_t> row_bytes, const void* in, void* out) {
+  ASSIGN_OR_RETURN(const Ticket ticket, begin_all_gather_rows(rows, row_bytes, in, out));
+  return finish(ticket);
+}
+
+Status Communicator::broadcast(int root, int64_t bytes, void* data) {
+  ASSIGN_OR_RETURN(const Ticket ticket, begin_broadcast(root, bytes, data));
+  return finish(ticket);
+}
+
+Status Communicator::barrier() {
+  ASSIGN_OR_RETURN(const Ticket ticket, begin_barrier());
+  return finish(ticket);
+}
+
+}  // namespace krait::collectives

@@ -1,0 +1,54 @@
+#include "shard_server/collectives/loopback.h"
+
+#include <cstdlib>
+#include <mutex>
+
+#include "shard_server/collectives/block.h"
+#include "shard_server/collectives/block_communicator.h"
+
+namespace krait::collectives {
+
+/// Holds the block; whoever comes first makes it.
+class LoopbackHub final {
+ public:
+  /// The block, of the first caller's `config`. kResourceExhausted if there is no memory for it.
+  Result<Block> block(const BlockConfig& config) {
+    const std::lock_guard lock(mutex_);
+    if (memory_ == nullptr) {
+      const auto bytes = static_cast<size_t>(block_bytes(config));
+      // Not touched here: pages come when ranks first use them.
+      memory_.reset(
+          static_cast<std::byte*>(std::aligned_alloc(kPageBytes, (bytes + kPageBytes - 1) & ~(kPageBytes - 1))));
+      if (memory_ == nullptr) {
+        return Error{Errc::kResourceExhausted, fmt::format("no memory for a group's {} bytes", bytes), ""};
+      }
+      initialize_block(memory_.get(), config);
+    }
+    return Block(memory_.get());
+  }
+
+ private:
+  static constexpr size_t kPageBytes = 4096;
+  struct Free final {
+    void operator()(std::byte* memory) const { std::free(memory); }
+  };
+
+  std::mutex mutex_;
+  std::unique_ptr<std::byte, Free> memory_;
+};
+
+std::shared_ptr<LoopbackHub> make_loopback_hub() {
+  return std::make_shared<LoopbackHub>();
+}
+
+Result<std::unique_ptr<Communicator>> make_loopback_communicator(const Options& options) {
+  RETURN_IF_ERROR(validate_options(options));
+  if (options.hub == nullptr) return Error{Errc::kInvalidArgument, "loopback ranks need a hub to meet in", "hub"};
+  const BlockConfig config = block_config(options);
+  ASSIGN_OR_RETURN(const Block block, options.hub->block(config));
+  const Clock& clock = clock_of(options);
+  RETURN_IF_ERROR(attach_and_wait(block, config, options.rank, clock, clock.now_ns() + options.timeout_ns));
+  return std::unique_ptr<Communicator>(new BlockCommunicator(options, "loopback", options.hub, block));
+}
+
+}  // namespace krait::collectives

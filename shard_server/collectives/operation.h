@@ -1,0 +1,69 @@
+// An operation cut into steps: which bytes of whose part travel in which step. Plain arithmetic, the same on all ranks.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "shard_server/collectives/block.h"
+
+namespace krait::collectives {
+
+/// A stretch of one rank's part.
+struct Range final {
+  int64_t begin_bytes = 0;
+  int64_t bytes = 0;
+};
+
+struct Operation final {
+  OpKind kind = OpKind::kBarrier;
+  uint32_t sequence = 0;
+  uint32_t detail = 0;  // see StepNote
+  int64_t rows = 0;
+  std::array<int64_t, limits::kMaxWorld> row_bytes{};  // of each rank's part; 0 for a rank that gives nothing
+  uint64_t shape_hash = 0;
+  const std::byte* in = nullptr;
+  std::byte* out = nullptr;
+  int64_t chunk_bytes = 1;  // of a part in one step
+  uint32_t chunks = 1;      // at least one: an empty operation still meets
+  bool two_shot = false;
+
+  uint32_t first_step = 0;
+  uint32_t posted = 0;     // chunks this rank has posted
+  uint32_t completed = 0;  // chunks that all ranks have posted and this rank has taken in
+  int64_t time_ns = 0;
+  int64_t wait_ns = 0;
+
+  int64_t part_bytes(int rank) const { return rows * row_bytes[static_cast<size_t>(rank)]; }
+
+  Range part_range(int rank, uint32_t chunk) const {
+    const int64_t part = part_bytes(rank);
+    const int64_t begin = std::min(part, int64_t{chunk} * chunk_bytes);
+    return {begin, std::min(part - begin, chunk_bytes)};
+  }
+
+  /// Cuts the operation into chunks of at most `stage_bytes`: of whole rows where a row fits.
+  void cut(int world, int64_t stage_bytes);
+
+  StepNote note(int rank, uint32_t chunk) const {
+    // Where ranks give different sizes, the hash of all sizes stands for them.
+    const int64_t bytes = kind == OpKind::kAllReduce ? row_bytes[static_cast<size_t>(rank)] : 0;
+    return StepNote{kind, sequence, chunk, detail, rows, bytes, shape_hash};
+  }
+};
+
+/// The elements of a chunk of `count` floats that rank `rank` of `world` reduces in a two-shot sum.
+struct Stripe final {
+  int64_t begin = 0;
+  int64_t count = 0;
+};
+Stripe stripe_of(int rank, int world, int64_t count);
+
+/// FNV-1a over sizes, so that ranks notice when they disagree about them.
+uint64_t hash_sizes(std::span<const int64_t> sizes);
+
+/// "all_reduce 7 of 3 rows x 64 bytes (chunk 0)", for the report of a disagreement.
+std::string describe(const StepNote& note);
+
+}  // namespace krait::collectives

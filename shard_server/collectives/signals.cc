@@ -1,0 +1,135 @@
+#include "shard_server/collectives/signals.h"
+
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <climits>
+
+#include "common/base/units.h"
+
+namespace krait::collectives {
+namespace {
+
+constexpr int kSpinsPerLook = 64;  // polls between two looks at the clock and at the failure line
+
+inline void relax() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+// The word may lie in a segment that several processes map, so no FUTEX_PRIVATE_FLAG.
+void futex_wait(std::atomic<uint32_t>& word, uint32_t expected, int64_t timeout_ns) {
+  const timespec timeout{.tv_sec = timeout_ns / kSecond, .tv_nsec = timeout_ns % kSecond};
+  // EAGAIN, EINTR and ETIMEDOUT all mean "look again", which the caller does.
+  syscall(SYS_futex, reinterpret_cast<uint32_t*>(&word), FUTEX_WAIT, expected, &timeout, nullptr, 0);
+}
+
+void futex_wake_all(std::atomic<uint32_t>& word) {
+  syscall(SYS_futex, reinterpret_cast<uint32_t*>(&word), FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+}
+
+// Counters wrap around; at most kBlockSlots lie between two ranks.
+bool at_or_past(uint32_t counter, uint32_t steps) {
+  return static_cast<int32_t>(counter - steps) >= 0;
+}
+
+}  // namespace
+
+int64_t machine_now_ns() {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return now.tv_sec * kSecond + now.tv_nsec;
+}
+
+void ring(SleepLine& line) {
+  line.bell.fetch_add(1, std::memory_order_seq_cst);
+  futex_wake_all(line.bell);
+}
+
+Signals::Signals(Block block, int rank, bool may_spin, const Clock& clock)
+    : block_(block), rank_(rank), world_(block.world()), may_spin_(may_spin), clock_(clock) {}
+
+void Signals::publish(Counter which, uint32_t steps) {
+  // Store the counter, then look who sleeps; a sleeper says so, then looks at the counter. All four are sequentially
+  // consistent, so one of the two sees the other and no wake-up is lost.
+  block_.counter(which, rank_).store(steps, std::memory_order_seq_cst);
+  seen_[static_cast<size_t>(which)][static_cast<size_t>(rank_)] = steps;
+  for (int peer = 0; peer < world_; ++peer) {
+    SleepLine& line = block_.lines(peer).sleep;
+    if (peer != rank_ && line.sleeping.load(std::memory_order_seq_cst) != 0) ring(line);
+  }
+}
+
+bool Signals::rank_reached(Counter which, int peer, uint32_t steps) {
+  uint32_t& seen = seen_[static_cast<size_t>(which)][static_cast<size_t>(peer)];
+  if (at_or_past(seen, steps)) return true;
+  seen = block_.counter(which, peer).load(std::memory_order_seq_cst);
+  return at_or_past(seen, steps);
+}
+
+int Signals::first_behind(Counter which, uint32_t steps) {
+  for (int peer = 0; peer < world_; ++peer) {
+    if (!rank_reached(which, peer, steps)) return peer;
+  }
+  return -1;
+}
+
+bool Signals::reached(Counter which, uint32_t steps) {
+  return first_behind(which, steps) < 0;
+}
+
+Status Signals::wait(Counter which, uint32_t steps, int64_t deadline_ns) {
+  if (reached(which, steps)) return {};
+  const int64_t start_ns = machine_now_ns();
+  Status status;
+  if (!may_spin_ || !spin(which, steps, start_ns)) status = sleep(which, steps, deadline_ns);
+  waited_ns_ += machine_now_ns() - start_ns;
+  return status;
+}
+
+bool Signals::spin(Counter which, uint32_t steps, int64_t start_ns) {
+  for (int64_t polls = 1;; ++polls) {
+    if (reached(which, steps)) return true;
+    relax();
+    if (polls % kSpinsPerLook != 0) continue;
+    if (machine_now_ns() - start_ns > limits::kCollectiveSpinNs) return false;
+    if (block_.header().failure.state.load(std::memory_order_acquire) != 0) return false;
+  }
+}
+
+Status Signals::sleep(Counter which, uint32_t steps, int64_t deadline_ns) {
+  SleepLine& line = block_.lines(rank_).sleep;
+  Status status;
+  while (true) {
+    line.sleeping.store(1, std::memory_order_seq_cst);
+    const uint32_t bell = line.bell.load(std::memory_order_seq_cst);
+    const int behind = first_behind(which, steps);
+    if (behind < 0) break;
+    status = block_health(block_);
+    if (!status.ok()) break;
+    const int64_t left_ns = deadline_ns - clock_.now_ns();
+    if (left_ns <= 0) {
+      fail_block(block_, rank_, Errc::kDeadlineExceeded, fmt::format("rank {} did not come in time", behind));
+      status = block_health(block_);
+      break;
+    }
+    // Slices: the clock may be another than the machine's, and a peer may die between its counter and its ring.
+    futex_wait(line.bell, bell, std::min(left_ns, limits::kCollectiveSleepNs));
+  }
+  line.sleeping.store(0, std::memory_order_relaxed);
+  return status;
+}
+
+int64_t Signals::take_waited_ns() {
+  const int64_t waited_ns = waited_ns_;
+  waited_ns_ = 0;
+  return waited_ns;
+}
+
+}  // namespace krait::collectives

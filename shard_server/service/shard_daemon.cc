@@ -1,0 +1,267 @@
+#include "shard_server/service/shard_daemon.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+#include <utility>
+
+#include "common/base/limits.h"
+#include "common/base/log.h"
+#include "common/base/process.h"
+#include "common/base/rng.h"
+#include "common/base/version.h"
+#include "common/transport/zmq_transport.h"
+#include "common/wire/codec.h"
+#include "kernels/device/cpu_path.h"
+#include "shard_server/collectives/registry.h"
+
+namespace krait::shard {
+namespace {
+
+constexpr std::string_view kRankPeerPrefix = "rank-";
+
+/// Of the memory that is free before loading, the part that states may take, divided among the ranks of this host.
+constexpr double kStateShare = 0.4;
+
+std::optional<uint32_t> rank_of_peer(std::string_view peer) {
+  if (!peer.starts_with(kRankPeerPrefix)) return std::nullopt;
+  peer.remove_prefix(kRankPeerPrefix.size());
+  uint32_t rank = 0;
+  const auto [end, error] = std::from_chars(peer.data(), peer.data() + peer.size(), rank);
+  if (error != std::errc() || end != peer.data() + peer.size()) return std::nullopt;
+  return rank;
+}
+
+}  // namespace
+
+std::string ranks_address(const std::string& run_dir, const std::string& group) {
+  return fmt::format("ipc://{}/{}-ranks.ipc", run_dir, group);
+}
+
+std::string coordinators_address(const std::string& run_dir, const std::string& group) {
+  return fmt::format("ipc://{}/{}.ipc", run_dir, group);
+}
+
+Result<std::unique_ptr<ShardDaemon>> ShardDaemon::start(ShardOptions options, const Clock& clock) {
+  std::unique_ptr<ShardDaemon> daemon(new ShardDaemon(std::move(options), clock));
+  RETURN_IF_ERROR(daemon->open());
+  return daemon;
+}
+
+ShardDaemon::~ShardDaemon() = default;
+
+Status ShardDaemon::open() {
+  if (options_.rank >= options_.world) {
+    return Error{Errc::kInvalidArgument,
+                 fmt::format("rank {} does not exist among {} ranks", options_.rank, options_.world), "rank"};
+  }
+  ASSIGN_OR_RETURN(checkpoint_, Checkpoint::open(options_.model_dir));
+  ASSIGN_OR_RETURN(plan_, make_model_plan(checkpoint_->config()));
+  RETURN_IF_ERROR(checkpoint_->check(plan_));
+  for (const auto& field : checkpoint_->config().unknown_fields) {
+    log_info("config.json: nobody here knows the field '{}'", field);
+  }
+  model_name_ = options_.served_model_name;
+  if (model_name_.empty()) {
+    std::filesystem::path folder = std::filesystem::absolute(options_.model_dir).lexically_normal();
+    if (!folder.has_filename()) folder = folder.parent_path();
+    model_name_ = folder.filename();
+  }
+  incarnation_ = random_u64();
+  join_.incarnation = incarnation_;
+  join_.rank = static_cast<uint32_t>(options_.rank);
+  join_.world = static_cast<uint32_t>(options_.world);
+  join_.version = version();
+  join_.fingerprint = checkpoint_->fingerprint();
+  join_.dtype = options_.dtype;
+  join_.path = kernels::cpu_path_name(kernels::best_cpu_path());
+  join_.pid = getpid();
+  registry_ = std::make_unique<metrics::Registry>(
+      metrics::Process::kShard, std::vector<metrics::Registry::Label>{{"group", options_.group},
+                                                                      {"rank", std::to_string(options_.rank)}});
+  shard_metrics_ = std::make_unique<ShardMetrics>(*registry_);
+
+  ASSIGN_OR_RETURN(transport_, transport::make_zmq_transport());
+  const std::string ranks = ranks_address(options_.run_dir, options_.group);
+  if (options_.rank == 0) {
+    ASSIGN_OR_RETURN(ranks_endpoint_, transport_->bind(ranks));
+    ASSIGN_OR_RETURN(coordinators_endpoint_,
+                     transport_->bind(coordinators_address(options_.run_dir, options_.group)));
+  } else {
+    ASSIGN_OR_RETURN(ranks_endpoint_,
+                     transport_->connect(ranks, fmt::format("{}{}", kRankPeerPrefix, options_.rank)));
+  }
+  ASSIGN_OR_RETURN(const auto communicator, collectives::find_collective(options_.collectives));
+  RankOptions rank;
+  rank.rank = static_cast<int>(options_.rank);
+  rank.world = static_cast<int>(options_.world);
+  rank.dtype = options_.dtype == "bf16" ? DType::kBF16 : DType::kF32;
+  rank.threads = static_cast<int>(options_.threads);
+  rank.may_spin = options_.world * options_.threads + 1 <= allowed_cores();
+  rank.slots = static_cast<uint32_t>(options_.slots);
+  rank.state_memory_bytes =
+      static_cast<int64_t>(static_cast<double>(available_memory_bytes()) * kStateShare) / options_.world;
+  rank.communicator = communicator;
+  worker_ = std::make_unique<RankWorker>(std::make_unique<RankExecutor>(rank, checkpoint_, plan_, clock_),
+                                         [this](wire::Message answer) {
+                                           {
+                                             const std::scoped_lock lock(mutex_);
+                                             answers_.push_back(std::move(answer));
+                                           }
+                                           transport_->wake();
+                                         });
+  return {};
+}
+
+std::vector<wire::Message> ShardDaemon::take_answers() {
+  const std::scoped_lock lock(mutex_);
+  return std::exchange(answers_, {});
+}
+
+Status ShardDaemon::run(const std::atomic<int>& stop_requests) {
+  return options_.rank == 0 ? run_leader(stop_requests) : run_rank(stop_requests);
+}
+
+void ShardDaemon::take_for_leader(Leader& leader, const transport::Packet& packet) {
+  auto message = wire::decode(packet.bytes);
+  if (!message.ok()) {
+    log_warning("a message of {} was dropped: {}", packet.peer, to_string(message.error()));
+  } else if (packet.endpoint == coordinators_endpoint_) {
+    leader.from_coordinator(packet.peer, *std::move(message));
+  } else if (const auto rank = rank_of_peer(packet.peer); rank && *rank > 0) {
+    leader.from_rank(*rank, *std::move(message));
+  } else {
+    log_warning("a message of '{}', which is no rank of this group, was dropped", packet.peer);
+  }
+}
+
+void ShardDaemon::deliver_from_leader(Leader& leader) {
+  if (const auto reason = leader.take_abort()) worker_->abort(*reason);
+  for (auto& out : leader.take_rank_messages()) {
+    if (out.rank != 0) {
+      // A rank that cannot be reached is found by its silence.
+      const auto sent = transport_->send(ranks_endpoint_, fmt::format("{}{}", kRankPeerPrefix, out.rank),
+                                         wire::encode(out.message));
+      if (!sent.ok() && !std::holds_alternative<wire::Heartbeat>(out.message)) {
+        log_warning("rank {} could not be told: {}", out.rank, to_string(sent.error()));
+      }
+      continue;
+    }
+    if (std::holds_alternative<wire::Heartbeat>(out.message)) continue;
+    if (const auto* step = std::get_if<wire::Step>(&out.message)) shard_metrics_->observe_step(*step);
+    if (!worker_->post(std::move(out.message))) {
+      leader.from_rank(0, wire::Failed{leader.status().epoch, 0, Error{Errc::kOverloaded, "too many commands wait", ""}});
+    }
+  }
+  for (auto& out : leader.take_coordinator_messages()) {
+    const auto sent = transport_->send(coordinators_endpoint_, out.peer, wire::encode(out.message));
+    if (!sent.ok()) log_debug("coordinator {} could not be told: {}", out.peer, to_string(sent.error()));
+  }
+}
+
+Status ShardDaemon::run_leader(const std::atomic<int>& stop_requests) {
+  LeaderOptions options;
+  options.group = fmt::format("krait-{}-{}", options_.group, getpid());
+  options.model = model_name_;
+  options.world = join_.world;
+  options.self = join_;
+  options.slots = static_cast<uint32_t>(options_.slots);
+  options.max_queue = static_cast<uint32_t>(options_.max_queue);
+  options.max_step_ms = options_.max_step_ms;
+  options.vocab_size = checkpoint_->config().vocab_size;
+  options.incarnation = incarnation_;
+  options.new_epoch = random_u64;
+  Leader leader(options, clock_);
+  int64_t drain_deadline_ns = 0;
+  int64_t next_metrics_ns = 0;
+  while (true) {
+    transport_->wait(limits::kCoreTickNs);
+    // This thread is alive, and so is the rank that it speaks for.
+    leader.from_rank(0, wire::Heartbeat{incarnation_});
+    if (leader.state() == wire::GroupState::kWaiting) leader.from_rank(0, join_);
+    for (auto& answer : take_answers()) {
+      if (const auto* done = std::get_if<wire::StepDone>(&answer)) shard_metrics_->observe_done(*done);
+      leader.from_rank(0, std::move(answer));
+    }
+    for (int taken = 0; taken < limits::kMessagesPerTick; ++taken) {
+      const auto packet = transport_->receive();
+      if (!packet) break;
+      take_for_leader(leader, *packet);
+    }
+    leader.tick();
+    const int64_t now_ns = clock_.now_ns();
+    if (stop_requests > 0 && drain_deadline_ns == 0) {
+      log_info("draining");
+      drain_deadline_ns = now_ns + static_cast<int64_t>(options_.drain_seconds * 1e9);
+      leader.drain();
+    }
+    const bool ends = drain_deadline_ns != 0 &&
+                      (leader.drained() || stop_requests > 1 || now_ns >= drain_deadline_ns);
+    if (ends) leader.leave();
+    deliver_from_leader(leader);
+    if (ends) return {};
+    if (now_ns >= next_metrics_ns) {
+      next_metrics_ns = now_ns + limits::kCoreTickNs;
+      shard_metrics_->observe_leader(leader);
+      shard_metrics_->observe_figures(worker_->figures(), join_.version, join_.fingerprint);
+    }
+  }
+}
+
+Status ShardDaemon::run_rank(const std::atomic<int>& stop_requests) {
+  bool formed = false;
+  int64_t last_heard_ns = clock_.now_ns();
+  int64_t last_said_ns = 0;
+  int64_t drain_deadline_ns = 0;
+  const auto say = [&](const wire::Message& message) {
+    const auto sent = transport_->send(ranks_endpoint_, "", wire::encode(message));
+    if (!sent.ok()) log_debug("the leader could not be told: {}", to_string(sent.error()));
+    last_said_ns = clock_.now_ns();
+  };
+  while (true) {
+    transport_->wait(limits::kCoreTickNs);
+    for (auto& answer : take_answers()) {
+      if (const auto* done = std::get_if<wire::StepDone>(&answer)) shard_metrics_->observe_done(*done);
+      if (std::holds_alternative<wire::Failed>(answer)) formed = false;
+      say(answer);
+    }
+    for (int taken = 0; taken < limits::kMessagesPerTick; ++taken) {
+      const auto packet = transport_->receive();
+      if (!packet) break;
+      auto message = wire::decode(packet->bytes);
+      if (!message.ok()) return message.error();
+      last_heard_ns = clock_.now_ns();
+      if (std::holds_alternative<wire::Heartbeat>(*message)) continue;
+      if (const auto* refused = std::get_if<wire::Failed>(&*message)) return refused->error;
+      if (const auto* step = std::get_if<wire::Step>(&*message)) shard_metrics_->observe_step(*step);
+      if (const auto* leave = std::get_if<wire::Leave>(&*message)) {
+        log_info("the leader ends this group: {}", leave->reason);
+        worker_->abort(leave->reason);
+        formed = false;
+        if (stop_requests > 0) return {};
+      }
+      if (std::holds_alternative<wire::Form>(*message)) formed = true;
+      if (!worker_->post(*std::move(message))) return Error{Errc::kOverloaded, "too many commands wait", ""};
+    }
+    const int64_t now_ns = clock_.now_ns();
+    if (formed && now_ns - last_heard_ns > limits::kPeerTimeoutNs) {
+      log_error("the leader is silent: leaving the group");
+      worker_->abort("the leader is silent");
+      worker_->post(wire::Leave{0, "the leader is silent"});
+      formed = false;
+    }
+    if (stop_requests > 0 && drain_deadline_ns == 0) {
+      // The leader drains, and says Leave when everything that is open has ended.
+      drain_deadline_ns = now_ns + static_cast<int64_t>(options_.drain_seconds * 1e9);
+    }
+    if (stop_requests > 1 || (stop_requests > 0 && (!formed || now_ns >= drain_deadline_ns))) return {};
+    if (now_ns - last_said_ns >= limits::kHeartbeatNs) {
+      say(formed ? wire::Message(wire::Heartbeat{incarnation_}) : wire::Message(join_));
+      shard_metrics_->observe_figures(worker_->figures(), join_.version, join_.fingerprint);
+    }
+  }
+}
+
+}  // namespace krait::shard

@@ -1,0 +1,82 @@
+// One shard server: opens the checkpoint, joins its group, and is the group's leader when its rank is 0.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "common/base/clock.h"
+#include "common/metrics/registry.h"
+#include "common/model/model_plan.h"
+#include "common/transport/transport.h"
+#include "common/weights/checkpoint.h"
+#include "common/wire/messages.h"
+#include "shard_server/service/leader.h"
+#include "shard_server/service/rank_worker.h"
+#include "shard_server/service/shard_metrics.h"
+
+namespace krait::shard {
+
+struct ShardOptions final {
+  int64_t rank = 0;
+  int64_t world = 1;
+  std::string group = "g0";
+  std::string run_dir;  // where the group's sockets are
+  std::string model_dir;
+  std::string served_model_name;  // empty: the name of the model's folder
+  std::string dtype = "f32";
+  int64_t threads = 1;
+  int64_t slots = 0;  // 0: by memory
+  int64_t max_queue = limits::kDefaultMaxQueue;
+  double max_step_ms = 50;
+  double drain_seconds = 30;
+  std::string collectives = "shared_memory";
+};
+
+class ShardDaemon final {
+ public:
+  /// Opens the checkpoint and makes the sockets. Errors name what is wrong with the model or the machine.
+  static Result<std::unique_ptr<ShardDaemon>> start(ShardOptions options, const Clock& clock);
+  ~ShardDaemon();
+
+  /// Serves until `stop_requests` (another thread's) is not 0 and what was open has ended; 2 or more end it at once.
+  /// Error: why this rank cannot go on.
+  Status run(const std::atomic<int>& stop_requests);
+
+  metrics::Registry& metrics() { return *registry_; }
+  void set_metrics_port(uint32_t port) { join_.metrics_port = port; }
+
+ private:
+  ShardDaemon(ShardOptions options, const Clock& clock) : options_(std::move(options)), clock_(clock) {}
+  Status open();
+  Status run_leader(const std::atomic<int>& stop_requests);
+  Status run_rank(const std::atomic<int>& stop_requests);
+  void take_for_leader(Leader& leader, const transport::Packet& packet);
+  void deliver_from_leader(Leader& leader);
+  std::vector<wire::Message> take_answers();
+
+  const ShardOptions options_;
+  const Clock& clock_;
+  std::shared_ptr<const Checkpoint> checkpoint_;
+  ModelPlan plan_;
+  std::string model_name_;
+  wire::Join join_;
+  uint64_t incarnation_ = 0;
+  std::unique_ptr<metrics::Registry> registry_;
+  std::unique_ptr<ShardMetrics> shard_metrics_;
+  std::unique_ptr<transport::Transport> transport_;
+  transport::EndpointId ranks_endpoint_ = -1;         // rank 0: bound; others: connected to the leader
+  transport::EndpointId coordinators_endpoint_ = -1;  // rank 0 only
+  std::mutex mutex_;
+  std::vector<wire::Message> answers_;  // of the worker, not yet looked at
+  std::unique_ptr<RankWorker> worker_;  // last: its thread uses what is above
+};
+
+/// Where a group's sockets are, for those who connect.
+std::string ranks_address(const std::string& run_dir, const std::string& group);
+std::string coordinators_address(const std::string& run_dir, const std::string& group);
+
+}  // namespace krait::shard

@@ -1,0 +1,78 @@
+#include "shard_server/service/shard_metrics.h"
+
+#include <algorithm>
+
+namespace krait::shard {
+
+using metrics::CounterId;
+using metrics::GaugeId;
+using metrics::HistogramId;
+
+ShardMetrics::ShardMetrics(metrics::Registry& registry) : registry_(registry) {}
+
+void ShardMetrics::add_to(metrics::Counter& counter, uint64_t& seen, uint64_t now) {
+  // A source that was made anew counts from zero again.
+  counter.add(static_cast<double>(now >= seen ? now - seen : now));
+  seen = now;
+}
+
+void ShardMetrics::observe_step(const wire::Step& step) {
+  int64_t prefill = 0;
+  int64_t decode = 0;
+  for (const auto& run : step.runs) {
+    (run.tokens.empty() ? decode : prefill) += std::max<int64_t>(1, static_cast<int64_t>(run.tokens.size()));
+  }
+  registry_.counter(CounterId::kStepRows, {"prefill"}).add(static_cast<double>(prefill));
+  registry_.counter(CounterId::kStepRows, {"decode"}).add(static_cast<double>(decode));
+}
+
+void ShardMetrics::observe_done(const wire::StepDone& done) {
+  const auto seconds = [](int64_t us) { return static_cast<double>(us) / 1e6; };
+  const auto& t = done.timings;
+  registry_.histogram(HistogramId::kStepTime).observe(seconds(t.total_us));
+  registry_.counter(CounterId::kStepPhaseTime, {"sample"}).add(seconds(t.sample_us));
+  registry_.counter(CounterId::kStepPhaseTime, {"forward"}).add(seconds(t.total_us - t.sample_us));
+}
+
+void ShardMetrics::observe_figures(const RankFigures& figures, const std::string& version,
+                                   const std::string& fingerprint) {
+  registry_.gauge(GaugeId::kWeightBytes).set(static_cast<double>(figures.weight_bytes));
+  registry_.gauge(GaugeId::kStateBytes).set(static_cast<double>(figures.state_bytes));
+  registry_.gauge(GaugeId::kNonFiniteWeights).set(static_cast<double>(figures.nonfinite_weights));
+  if (!figures.numerics_id.empty() && figures.numerics_id != numerics_id_) {
+    numerics_id_ = figures.numerics_id;
+    registry_.gauge(GaugeId::kBuildInfo, {version, numerics_id_, fingerprint}).set(1);
+  }
+  for (int kind = 0; kind < collectives::kOpKinds; ++kind) {
+    const auto& now = figures.collectives[static_cast<size_t>(kind)];
+    auto& seen = collectives_[static_cast<size_t>(kind)];
+    if (now.operations < seen.operations) seen = {};
+    const auto op = collectives::op_name(static_cast<collectives::OpKind>(kind));
+    registry_.counter(CounterId::kCollectives, {op, "float32"}).add(double(now.operations - seen.operations));
+    registry_.counter(CounterId::kCollectiveBytes, {op, "float32"})
+        .add(double(now.contributed_bytes - seen.contributed_bytes));
+    registry_.counter(CounterId::kCollectiveTime, {op, "float32"}).add(double(now.time_ns - seen.time_ns) / 1e9);
+    registry_.counter(CounterId::kCollectiveWait, {op, "float32"}).add(double(now.wait_ns - seen.wait_ns) / 1e9);
+    seen = now;
+  }
+}
+
+void ShardMetrics::observe_leader(const Leader& leader) {
+  add_to(registry_.counter(CounterId::kEpochs), epochs_, leader.stats().epochs);
+  add_to(registry_.counter(CounterId::kDigestMismatches), mismatches_, leader.stats().digest_mismatches);
+  const scheduler::Scheduler* scheduler = leader.scheduler();
+  const auto gauge = [&](GaugeId id, double value) { registry_.gauge(id).set(value); };
+  gauge(GaugeId::kSequencesRunning, scheduler != nullptr ? scheduler->running() : 0);
+  gauge(GaugeId::kSequencesWaiting, scheduler != nullptr ? scheduler->waiting() : 0);
+  gauge(GaugeId::kBacklog, scheduler != nullptr ? scheduler->backlog_seconds() : 0);
+  registry_.gauge(GaugeId::kSlots, {"used"}).set(scheduler != nullptr ? scheduler->running() : 0);
+  registry_.gauge(GaugeId::kSlots, {"free"}).set(scheduler != nullptr ? scheduler->free_slots() : 0);
+  const scheduler::SchedulerStats now = scheduler != nullptr ? scheduler->stats() : scheduler::SchedulerStats{};
+  auto& seen = scheduler_stats_;
+  add_to(registry_.counter(CounterId::kTokens, {"prompt"}), seen.prompt_tokens, now.prompt_tokens);
+  add_to(registry_.counter(CounterId::kTokens, {"generated"}), seen.generated_tokens, now.generated_tokens);
+  add_to(registry_.counter(CounterId::kQueueRejects, {"refused"}), seen.rejected, now.rejected);
+  add_to(registry_.counter(CounterId::kCancels, {"cancelled"}), seen.cancelled, now.cancelled);
+}
+
+}  // namespace krait::shard

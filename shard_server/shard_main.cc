@@ -1,0 +1,81 @@
+// krait-shard: one rank of a group, on one device.
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdio>
+
+#include "common/base/clock.h"
+#include "common/base/limits.h"
+#include "common/base/log.h"
+#include "common/base/process.h"
+#include "common/base/settings.h"
+#include "common/base/version.h"
+#include "common/metrics/exposition.h"
+#include "shard_server/service/shard_daemon.h"
+
+namespace krait {
+namespace {
+
+struct Options final {
+  shard::ShardOptions shard;
+  std::string metrics_host = "127.0.0.1";
+  int64_t metrics_port = 0;
+  int64_t watch_parent_pid = 0;
+};
+
+Result<bool> read_options(int argc, char** argv, Options& options) {
+  Settings settings("krait-shard", "One rank of a group: holds its slice of a model and runs it.", version());
+  auto& s = options.shard;
+  settings.add("rank", s.rank, "this process among its group; 0 leads", 0, limits::kMaxWorld - 1);
+  settings.add("world", s.world, "ranks of the group", 1, limits::kMaxWorld);
+  settings.add("group", s.group, "name of the group");
+  settings.add("run-dir", s.run_dir, "folder for the group's sockets", true);
+  settings.add("model", s.model_dir, "folder of the checkpoint", true);
+  settings.add("served-model-name", s.served_model_name, "name clients use; the folder's name if empty");
+  settings.add_choice("dtype", s.dtype, "type of the weights in memory", {"f32", "bf16"});
+  settings.add("threads", s.threads, "threads of this rank", 1, limits::kMaxThreads);
+  settings.add("slots", s.slots, "sequences that may run at once; 0: as many as memory allows", 0, limits::kMaxSlots);
+  settings.add("max-queue", s.max_queue, "sequences that may wait", 0, limits::kMaxQueue);
+  settings.add("max-step-ms", s.max_step_ms, "time that prefill may fill a step up to", 0.1, 60'000);
+  settings.add("drain-seconds", s.drain_seconds, "time for open sequences to end after SIGTERM", 0, 86'400);
+  settings.add("metrics-host", options.metrics_host, "address of /metrics");
+  settings.add("metrics-port", options.metrics_port, "port of /metrics; 0 picks one", 0, 65'535);
+  settings.add("watch-parent-pid", options.watch_parent_pid, "stop when this parent process is gone", 0, INT32_MAX);
+  return settings.parse(argc, argv);
+}
+
+Status serve(Options options) {
+  init_log(fmt::format("shard {}/{}", options.shard.group, options.shard.rank), LogLevel::kInfo);
+  std::atomic<int> stop_requests = 0;
+  const StopWatch watch(options.watch_parent_pid, [&] { ++stop_requests; });
+  const SteadyClock clock;
+  ASSIGN_OR_RETURN(auto daemon, shard::ShardDaemon::start(options.shard, clock));
+  ASSIGN_OR_RETURN(const auto metrics, metrics::MetricsServer::start(
+                                           options.metrics_host, static_cast<uint16_t>(options.metrics_port),
+                                           [&] { return daemon->metrics().render(); }));
+  daemon->set_metrics_port(metrics->port());
+  std::printf("READY {\"pid\":%d,\"metrics_port\":%d}\n", getpid(), metrics->port());
+  std::fflush(stdout);
+  const auto status = daemon->run(stop_requests);
+  metrics->stop();
+  return status;
+}
+
+int run(int argc, char** argv) {
+  Options options;
+  const auto parsed = read_options(argc, argv, options);
+  if (!parsed.ok()) {
+    std::fprintf(stderr, "krait-shard: %s\n", parsed.error().message.c_str());
+    return 2;
+  }
+  if (!*parsed) return 0;
+  const auto status = serve(options);
+  if (status.ok()) return 0;
+  log_error("stopped: {}", to_string(status.error()));
+  return 1;
+}
+
+}  // namespace
+}  // namespace krait
+
+int main(int argc, char** argv) { return krait::run(argc, argv); }
