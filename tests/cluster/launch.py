@@ -127,10 +127,10 @@ class Up:
         return [path.name for path in self.run_dir.iterdir() if path.is_socket()]
 
 
-def run_up(*options, environment=None, timeout=300):
-    """deploy/up with a command (or one that fails early), to its end."""
+def run_up(*options, environment=None, timeout=300, build_first=False):
+    """deploy/up with a command (or one that fails early), to its end. Where it does not build it uses what is built."""
     words = [UP, "--port", "0", "--no-sample"]
-    build = os.environ.get("KRAIT_TEST_BUILD_DIR")
+    build = None if build_first else os.environ.get("KRAIT_TEST_BUILD_DIR")
     if build and "--build-dir" not in options:
         words += ["--build-dir", build]
     return subprocess.run([str(word) for word in [*words, *options]], capture_output=True, text=True, timeout=timeout,

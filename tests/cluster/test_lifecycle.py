@@ -132,10 +132,12 @@ def test_daemons_end_without_the_launcher_and_its_janitor():
         wait_for(lambda: not any(map(is_alive, up.pids)), "every daemon to end")
 
 
-def test_the_commands_exit_code_and_a_second_start():
-    for code in (0, 9):
-        done = run_up("--model", golden_model("mamba"), "--", "bash", "-c", f'test -n "$KRAIT_URL" && exit {code}')
-        assert done.returncode == code, done.stderr
+@pytest.mark.parametrize("code", [0, 9])
+def test_a_second_start_builds_nothing_and_ends_with_the_commands_code(code):
+    command = ["bash", "-c", f'test -n "$KRAIT_URL" && exit {code}']
+    done = run_up("--model", golden_model("mamba"), "--", *command, build_first=True)
+    assert done.returncode == code, done.stderr
+    assert "build     up to date" in done.stderr
 
 
 def test_a_model_that_is_none_is_refused_with_the_file_named(tmp_path):
