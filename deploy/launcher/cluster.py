@@ -64,7 +64,7 @@ class Cluster:
             for rank in range(o.ranks):
                 command = [bin_dir / "krait-shard", *shared, "--group", group, "--rank", rank, "--world", o.ranks,
                            "--dtype", o.dtype, "--threads", o.threads, "--metrics-port", next(ports)]
-                command += _given(o, "slots", "max_queue", "max_step_ms") + o.shard_arg
+                command += _given(o, "served_model_name", "slots", "max_queue", "max_step_ms") + o.shard_arg
                 daemons.append(Daemon(command, self.run_dir, "shard", group, rank))
         return daemons
 

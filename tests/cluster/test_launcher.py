@@ -60,7 +60,7 @@ def test_options_reach_the_daemons(fake, model):
     rank = next(line for line in done.stdout.splitlines() if line.startswith("RANK_1"))
     assert "--served-model-name austen" in coordinator and "--group g0" in coordinator
     for words in (f"--model {model}", "--group g0 --rank 1 --world 2", "--dtype bf16", "--threads 3", "--slots 5",
-                  "--max-queue 6", "--max-step-ms 7.5", "--metrics-port 0", "--more"):
+                  "--max-queue 6", "--max-step-ms 7.5", "--served-model-name austen", "--metrics-port 0", "--more"):
         assert words in rank, words
 
 
