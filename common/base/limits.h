@@ -1,6 +1,7 @@
 // Every bound of the system in one place. A queue, buffer, frame or loop without a line here is a fault.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "common/base/units.h"
@@ -40,6 +41,7 @@ inline constexpr int64_t kMaxBodyBytes = 8 * kMiB;            // body of a reque
 inline constexpr int64_t kMaxHeaderBytes = 64 * kKiB;         // request line and headers together
 inline constexpr int64_t kMaxPromptTokens = int64_t{1} << 20;  // tokens of one prompt
 inline constexpr int64_t kMaxSequenceTokens = int64_t{1} << 24;  // prompt and generated tokens of one sequence
+inline constexpr int64_t kMaxGeneratedTokens = int64_t{1} << 20;  // max_tokens
 inline constexpr int64_t kMaxEchoLogprobTokens = 65'536;      // prompt tokens whose logprobs are returned
 inline constexpr int kMaxPromptsPerRequest = 2048;            // prompts of one request
 inline constexpr int kMaxChoices = 128;                       // n
@@ -53,6 +55,7 @@ inline constexpr int kMaxLogitBias = 1024;
 inline constexpr int kMaxMarks = 64;                          // prompt lengths whose state a client wants kept
 inline constexpr int64_t kMaxDeadlineMs = int64_t{7} * 24 * 3600 * 1000;
 inline constexpr int kMaxJsonDepth = 64;
+inline constexpr size_t kMaxApiWork = 1024;                   // requests that wait to be read and tokenized
 
 // Connections.
 inline constexpr int kMaxConnections = 4096;

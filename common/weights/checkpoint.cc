@@ -1,5 +1,6 @@
 #include "common/weights/checkpoint.h"
 
+#include <filesystem>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <sys/stat.h>
@@ -226,6 +227,12 @@ std::string Checkpoint::fingerprint() const {
     entry.file->drop_pages(*entry.view);
   }
   return hash.hex();
+}
+
+std::string model_name_of(const std::string& model_dir) {
+  std::filesystem::path folder = std::filesystem::absolute(model_dir).lexically_normal();
+  if (!folder.has_filename()) folder = folder.parent_path();
+  return folder.filename();
 }
 
 }  // namespace krait

@@ -62,4 +62,7 @@ class Checkpoint final {
   std::map<std::string, Entry, std::less<>> tensors_;
 };
 
+/// The name a model is served by unless told otherwise: that of its folder.
+std::string model_name_of(const std::string& model_dir);
+
 }  // namespace krait

@@ -34,9 +34,8 @@ enum class EndReason : uint8_t { kStop, kLength };
 
 struct SequenceEnd final {
   EndReason reason = EndReason::kStop;
-  std::string stop_string;            // which one ended it; empty: none did
-  std::optional<int32_t> stop_token;  // which one ended it
-  uint32_t generated = 0;             // tokens, the stop token included
+  std::string stop_string;  // which one ended it; empty: none did, so for kStop the last token is a stop token
+  uint32_t generated = 0;   // tokens, the stop token included
   uint32_t cached_tokens = 0;
 };
 

@@ -167,9 +167,9 @@ void RequestCore::take_chunk(size_t group, wire::TokenChunk chunk) {
     return;
   }
   send(group, wire::Cancel{found->first, sequence.received});
-  output.end = SequenceEnd{EndReason::kStop, piece.stop_string, std::nullopt, sequence.received, 0};
+  output.end = SequenceEnd{EndReason::kStop, piece.stop_string, sequence.received, 0};
   if (observer_.on_sequence_end) {
-    observer_.on_sequence_end({wire::FinishReason::kStop, sequence.prompt_tokens, sequence.received, 0, 0, 0});
+    observer_.on_sequence_end({wire::FinishReason::kStop, sequence.prompt_tokens, sequence.received});
   }
   finish(found->first, std::move(output));
 }
@@ -215,7 +215,7 @@ void RequestCore::end_sequence(uint64_t number, const wire::Finished& finished) 
   end.cached_tokens = finished.cached_tokens;
   last.end = std::move(end);
   if (observer_.on_sequence_end) {
-    observer_.on_sequence_end({finished.reason, sequence.prompt_tokens, sequence.received, finished.queue_us,
+    observer_.on_sequence_end({finished.reason, sequence.prompt_tokens, sequence.received, true, finished.queue_us,
                                finished.prefill_us, finished.decode_us});
   }
   finish(number, std::move(last));

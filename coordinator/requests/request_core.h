@@ -34,6 +34,7 @@ struct SequenceReport final {
   wire::FinishReason reason = wire::FinishReason::kStop;
   uint32_t prompt_tokens = 0;
   uint32_t generated = 0;
+  bool timed = false;  // the group told what follows
   int64_t queue_us = 0;
   int64_t prefill_us = 0;
   int64_t decode_us = 0;

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <filesystem>
 #include <utility>
 
 #include "common/base/limits.h"
@@ -13,6 +12,7 @@
 #include "common/base/rng.h"
 #include "common/base/version.h"
 #include "common/transport/zmq_transport.h"
+#include "common/wire/addresses.h"
 #include "common/wire/codec.h"
 #include "kernels/device/cpu_path.h"
 #include "shard_server/collectives/registry.h"
@@ -36,14 +36,6 @@ std::optional<uint32_t> rank_of_peer(std::string_view peer) {
 
 }  // namespace
 
-std::string ranks_address(const std::string& run_dir, const std::string& group) {
-  return fmt::format("ipc://{}/{}-ranks.ipc", run_dir, group);
-}
-
-std::string coordinators_address(const std::string& run_dir, const std::string& group) {
-  return fmt::format("ipc://{}/{}.ipc", run_dir, group);
-}
-
 Result<std::unique_ptr<ShardDaemon>> ShardDaemon::start(ShardOptions options, const Clock& clock) {
   std::unique_ptr<ShardDaemon> daemon(new ShardDaemon(std::move(options), clock));
   RETURN_IF_ERROR(daemon->open());
@@ -64,11 +56,7 @@ Status ShardDaemon::open() {
     log_info("config.json: nobody here knows the field '{}'", field);
   }
   model_name_ = options_.served_model_name;
-  if (model_name_.empty()) {
-    std::filesystem::path folder = std::filesystem::absolute(options_.model_dir).lexically_normal();
-    if (!folder.has_filename()) folder = folder.parent_path();
-    model_name_ = folder.filename();
-  }
+  if (model_name_.empty()) model_name_ = model_name_of(options_.model_dir);
   incarnation_ = random_u64();
   join_.incarnation = incarnation_;
   join_.rank = static_cast<uint32_t>(options_.rank);
@@ -84,11 +72,11 @@ Status ShardDaemon::open() {
   shard_metrics_ = std::make_unique<ShardMetrics>(*registry_);
 
   ASSIGN_OR_RETURN(transport_, transport::make_zmq_transport());
-  const std::string ranks = ranks_address(options_.run_dir, options_.group);
+  const std::string ranks = wire::ranks_address(options_.run_dir, options_.group);
   if (options_.rank == 0) {
     ASSIGN_OR_RETURN(ranks_endpoint_, transport_->bind(ranks));
     ASSIGN_OR_RETURN(coordinators_endpoint_,
-                     transport_->bind(coordinators_address(options_.run_dir, options_.group)));
+                     transport_->bind(wire::leader_address(options_.run_dir, options_.group)));
   } else {
     ASSIGN_OR_RETURN(ranks_endpoint_,
                      transport_->connect(ranks, fmt::format("{}{}", kRankPeerPrefix, options_.rank)));

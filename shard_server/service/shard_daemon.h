@@ -75,8 +75,4 @@ class ShardDaemon final {
   std::unique_ptr<RankWorker> worker_;  // last: its thread uses what is above
 };
 
-/// Where a group's sockets are, for those who connect.
-std::string ranks_address(const std::string& run_dir, const std::string& group);
-std::string coordinators_address(const std::string& run_dir, const std::string& group);
-
 }  // namespace krait::shard

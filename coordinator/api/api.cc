@@ -1,0 +1,147 @@
+#include "coordinator/api/api.h"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <iterator>
+#include <utility>
+
+#include "common/base/limits.h"
+#include "coordinator/http/error_body.h"
+
+namespace krait::api {
+
+#define ENDPOINT(method, path, handler, key) \
+  void handler(Api& api, const http::Request& request, const ResponderPtr& responder);
+#include "coordinator/api/endpoints.def"
+#undef ENDPOINT
+
+namespace {
+
+struct Endpoint final {
+  std::string_view method;
+  std::string_view path;
+  void (*handler)(Api&, const http::Request&, const ResponderPtr&);
+  bool needs_key;
+};
+
+constexpr auto kEndpoints = std::to_array<Endpoint>({
+#define ENDPOINT(method, path, handler, key) {method, path, handler, key},
+#include "coordinator/api/endpoints.def"
+#undef ENDPOINT
+});
+
+bool path_fits(std::string_view pattern, std::string_view path) {
+  if (!pattern.ends_with('*')) return pattern == path;
+  pattern.remove_suffix(1);
+  return path.size() > pattern.size() && path.starts_with(pattern);
+}
+
+/// Takes the same time wherever the two differ.
+bool equal_in_constant_time(std::string_view a, std::string_view b) {
+  unsigned difference = a.size() == b.size() ? 0 : 1;
+  for (size_t i = 0; i < a.size(); ++i) {
+    difference |= static_cast<unsigned char>(a[i]) ^ static_cast<unsigned char>(b[b.empty() ? 0 : i % b.size()]);
+  }
+  return difference == 0;
+}
+
+}  // namespace
+
+void respond_json(http::Responder& responder, int status, std::string json) {
+  responder.respond(status, {{"Content-Type", "application/json"}}, std::move(json));
+}
+
+void respond_error(Api& api, http::Responder& responder, const Error& error, uint32_t retry_after_s) {
+  const ErrcInfo& info = errc_info(error.code);
+  api.registry().counter(metrics::CounterId::kErrors, {info.label}).add();
+  http::Headers headers{{"Content-Type", "application/json"}};
+  if (retry_after_s > 0) headers.add("Retry-After", std::to_string(retry_after_s));
+  responder.respond(info.http_status, std::move(headers), http::error_body(error));
+}
+
+Api::Api(ApiOptions options, requests::ClusterClient& cluster, metrics::Registry& registry)
+    : options_(std::move(options)),
+      cluster_(cluster),
+      registry_(registry),
+      executor_(options_.threads, limits::kMaxApiWork),
+      ticker_([this] { tick(); }) {}
+
+Api::~Api() {
+  {
+    const std::scoped_lock lock(ticker_mutex_);
+    stop_ = true;
+  }
+  ticker_wake_.notify_all();
+  ticker_.join();
+}
+
+std::string Api::system_fingerprint() const {
+  for (const auto& group : cluster_.groups()) {
+    if (group.serving) return group.status.numerics_id;
+  }
+  return "";
+}
+
+void Api::every_second(std::function<bool()> call) {
+  const std::scoped_lock lock(ticker_mutex_);
+  every_second_.push_back(std::move(call));
+}
+
+void Api::tick() {
+  std::unique_lock lock(ticker_mutex_);
+  while (!ticker_wake_.wait_for(lock, std::chrono::seconds(1), [this] { return stop_; })) {
+    auto calls = std::exchange(every_second_, {});
+    lock.unlock();
+    std::erase_if(calls, [](const auto& call) { return !call(); });
+    lock.lock();
+    std::move(calls.begin(), calls.end(), std::back_inserter(every_second_));
+  }
+}
+
+bool Api::has_key(const http::Request& request) const {
+  const auto header = request.headers.find("Authorization");
+  constexpr std::string_view kScheme = "Bearer ";
+  if (!header || !header->starts_with(kScheme)) return false;
+  const std::string_view given = header->substr(kScheme.size());
+  bool found = false;
+  for (const auto& key : options_.api_keys) found |= equal_in_constant_time(given, key);
+  return found;
+}
+
+http::Handler Api::handler() {
+  return [this](http::Request request, ResponderPtr responder) {
+    const ResponderPtr keep = responder;
+    const bool taken = executor_.post(
+        [this, request = std::move(request), responder = std::move(responder)] { dispatch(request, responder); });
+    if (!taken) respond_error(*this, *keep, Error{Errc::kOverloaded, "too many requests wait to be read", ""}, 1);
+  };
+}
+
+void Api::dispatch(const http::Request& request, const ResponderPtr& responder) {
+  std::string allowed;
+  for (const Endpoint& endpoint : kEndpoints) {
+    if (!path_fits(endpoint.path, request.path)) continue;
+    const bool head = request.method == "HEAD" && endpoint.method == "GET";
+    if (request.method != endpoint.method && !head) {
+      allowed += (allowed.empty() ? "" : ", ") + std::string(endpoint.method);
+      continue;
+    }
+    if (endpoint.needs_key && !options_.api_keys.empty() && !has_key(request)) {
+      respond_error(*this, *responder, Error{Errc::kUnauthorized, "a valid API key is needed: Authorization: Bearer KEY", ""});
+      return;
+    }
+    endpoint.handler(*this, request, responder);
+    return;
+  }
+  if (allowed.empty()) {
+    respond_error(*this, *responder, Error{Errc::kNotFound, fmt::format("there is no {}", request.path), ""});
+    return;
+  }
+  const Error error{Errc::kMethodNotAllowed, fmt::format("{} takes {}", request.path, allowed), ""};
+  registry_.counter(metrics::CounterId::kErrors, {errc_info(error.code).label}).add();
+  responder->respond(errc_info(error.code).http_status, {{"Content-Type", "application/json"}, {"Allow", allowed}},
+                     http::error_body(error));
+}
+
+}  // namespace krait::api

@@ -1,0 +1,79 @@
+// The REST API: endpoints by name and method, keys, errors. Sockets are http's, the cluster is requests'.
+#pragma once
+
+#include <cstdint>
+#include <atomic>
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "common/metrics/registry.h"
+#include "coordinator/api/completion_request.h"
+#include "coordinator/api/executor.h"
+#include "coordinator/http/http_server.h"
+#include "coordinator/http/responder.h"
+#include "coordinator/requests/cluster_client.h"
+
+namespace krait::api {
+
+struct ApiOptions final {
+  ModelInfo model;
+  std::vector<std::string> api_keys;  // empty: none is asked for
+  bool strict_fields = false;         // refuse fields that nobody knows
+  int64_t request_timeout_ms = 600'000;
+  int64_t created_s = 0;              // of the model entry
+  int threads = 2;
+};
+
+using ResponderPtr = std::shared_ptr<http::Responder>;
+
+/// Everything that endpoints use. Thread-safe.
+class Api final {
+ public:
+  Api(ApiOptions options, requests::ClusterClient& cluster, metrics::Registry& registry);
+  ~Api();
+
+  /// For HttpServer::start. The server must be stopped before this object goes.
+  http::Handler handler();
+
+  const ApiOptions& options() const { return options_; }
+  const ModelInfo& model() const { return options_.model; }
+  requests::ClusterClient& cluster() { return cluster_; }
+  metrics::Registry& registry() { return registry_; }
+  Executor& executor() { return executor_; }
+  /// The numerics id of the first group that serves: "system_fingerprint".
+  std::string system_fingerprint() const;
+
+  /// From now on /ready answers 503.
+  void set_draining() { draining_ = true; }
+  bool draining() const { return draining_; }
+
+  /// Called about once a second until it returns false, on a thread of the API.
+  void every_second(std::function<bool()> call);
+
+ private:
+  void dispatch(const http::Request& request, const ResponderPtr& responder);
+  bool has_key(const http::Request& request) const;
+  void tick();
+
+  const ApiOptions options_;
+  requests::ClusterClient& cluster_;
+  metrics::Registry& registry_;
+  std::atomic<bool> draining_ = false;
+  std::mutex ticker_mutex_;
+  std::condition_variable ticker_wake_;
+  std::vector<std::function<bool()>> every_second_;
+  bool stop_ = false;
+  Executor executor_;
+  std::thread ticker_;
+};
+
+/// Answers with OpenAI's error object, Retry-After when given, and counts it.
+void respond_error(Api& api, http::Responder& responder, const Error& error, uint32_t retry_after_s = 0);
+void respond_json(http::Responder& responder, int status, std::string json);
+
+}  // namespace krait::api

@@ -1,0 +1,60 @@
+// Where a completion's news become an HTTP answer: whole, or as server-sent events.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "coordinator/api/api.h"
+#include "coordinator/api/choice_writer.h"
+#include "coordinator/requests/generation.h"
+
+namespace krait::api {
+
+/// One request's answer. News come from the core's thread, the client's going from an http thread, comments from the
+/// ticker's.
+class CompletionAnswer final : public requests::GenerationSink, public std::enable_shared_from_this<CompletionAnswer> {
+ public:
+  CompletionAnswer(Api& api, CompletionRequest request, const http::Request& exchange, ResponderPtr responder);
+
+  /// Submits the request; from then on the answer goes its way by itself.
+  void start();
+
+  void on_chunk(requests::OutputChunk chunk) override;
+  void on_error(const Error& error, uint32_t retry_after_s) override;
+
+ private:
+  nlohmann::ordered_json envelope() const;
+  nlohmann::ordered_json usage() const;
+  http::Headers headers() const;
+  void open_stream();
+  void send(const nlohmann::ordered_json& event);
+  void send_news(size_t sequence);
+  void finish();
+  void client_left();
+  bool keep_alive();
+
+  Api& api_;
+  const CompletionRequest request_;
+  const ResponderPtr responder_;
+  const std::string id_;
+  const std::string http_request_id_;
+  const std::string client_;
+  const int64_t created_s_;
+
+  std::mutex mutex_;
+  requests::RequestId submitted_ = 0;  // 0: not yet
+  bool left_ = false;                  // the client has gone
+  bool over_ = false;                  // the answer is complete
+  bool streaming_ = false;             // the head of a stream is out
+  bool quiet_ = true;                  // nothing was sent since the last second
+  int seconds_quiet_ = 0;
+  std::string fingerprint_;
+  std::vector<ChoiceWriter> choices_;
+  size_t open_sequences_ = 0;
+  uint64_t prompt_tokens_ = 0;
+  uint64_t completion_tokens_ = 0;
+  uint64_t cached_tokens_ = 0;
+};
+
+}  // namespace krait::api

@@ -1,0 +1,60 @@
+// A /v1/completions request, read and checked.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/base/result.h"
+#include "coordinator/requests/generation.h"
+#include "coordinator/tokenizer/tokenizer.h"
+
+namespace krait::api {
+
+/// What the API knows of the model that it serves.
+struct ModelInfo final {
+  std::string name;                                       // served name
+  int64_t vocab_size = 0;                                 // ids of prompts are below this
+  std::vector<int32_t> eos_ids;                           // ascending
+  std::optional<int32_t> bos_id;                          // stands in for an empty text prompt
+  std::shared_ptr<const tokenizer::Tokenizer> tokenizer;  // null: only token ids are served
+};
+
+struct Prompt final {
+  std::string text;  // as given, or decoded from the ids
+  std::vector<int32_t> tokens;
+};
+
+struct CompletionRequest final {
+  std::string model;
+  std::vector<Prompt> prompts;  // at least one
+  uint32_t n = 1;
+  bool stream = false;
+  bool include_usage = false;
+  bool echo = false;
+  std::optional<int32_t> logprobs;
+  bool return_token_ids = false;
+  requests::SequenceSpec shared;            // of every sequence: everything but tokens and choice
+  std::vector<std::string> unknown_fields;  // accepted and ignored
+
+  /// Sequence p * n + c is choice c of prompt p.
+  std::vector<requests::SequenceSpec> sequences() const;
+};
+
+/// Reads, tokenizes and checks. Errors: kInvalidArgument (param the field), kNotFound (model), kTooLarge.
+Result<CompletionRequest> read_completion_request(std::string_view body, const ModelInfo& model);
+
+/// Token ids of a text prompt as completions tokenize it. Errors: kInvalidArgument, param `name`.
+Result<std::vector<int32_t>> encode_prompt(const ModelInfo& model, std::string_view text, bool add_special_tokens,
+                                           const std::string& name);
+
+/// How a token is written in logprobs and /tokenize: its text, or "token_id:N" without a tokenizer.
+std::string token_string(const ModelInfo& model, int32_t id);
+
+/// kNotFound, param "model", unless `name` is the served one.
+Status check_model(const ModelInfo& model, const std::string& name);
+
+}  // namespace krait::api

@@ -1,0 +1,81 @@
+#include "coordinator/api/coordinator_metrics.h"
+
+#include "common/base/version.h"
+
+namespace krait::api {
+namespace {
+
+using metrics::CounterId;
+using metrics::GaugeId;
+using metrics::HistogramId;
+
+std::string_view reason_name(wire::FinishReason reason) {
+  switch (reason) {
+    case wire::FinishReason::kStop: return "stop";
+    case wire::FinishReason::kLength: return "length";
+    case wire::FinishReason::kCancelled: return "cancelled";
+    case wire::FinishReason::kDeadline: return "deadline";
+    case wire::FinishReason::kError: return "error";
+  }
+  return "unknown";
+}
+
+/// Paths as clients send them are unbounded; the API's own are not.
+std::string_view endpoint_name(const std::string& path) {
+  for (const std::string_view known : {"/v1/completions", "/v1/models", "/tokenize", "/detokenize", "/health", "/ready",
+                                       "/cluster"}) {
+    if (path == known || (known == "/v1/models" && path.starts_with("/v1/models/"))) return known;
+  }
+  return "other";
+}
+
+double seconds(int64_t us) { return static_cast<double>(us) / 1e6; }
+
+}  // namespace
+
+CoordinatorMetrics::CoordinatorMetrics(metrics::Registry& registry) : registry_(registry) {}
+
+requests::CoreObserver CoordinatorMetrics::observer() {
+  requests::CoreObserver observer;
+  auto& registry = registry_;
+  observer.on_first_token = [&registry](int64_t ns) {
+    registry.histogram(HistogramId::kTimeToFirstToken).observe(static_cast<double>(ns) / 1e9);
+  };
+  observer.on_inter_token = [&registry](int64_t ns) {
+    registry.histogram(HistogramId::kInterTokenLatency).observe(static_cast<double>(ns) / 1e9);
+  };
+  observer.on_request_end = [&registry](int64_t ns) {
+    registry.histogram(HistogramId::kRequestLatency).observe(static_cast<double>(ns) / 1e9);
+  };
+  observer.on_sequence_end = [&registry](const requests::SequenceReport& report) {
+    registry.counter(CounterId::kRequestSuccess, {reason_name(report.reason)}).add();
+    if (!report.timed) return;
+    registry.histogram(HistogramId::kQueueTime).observe(seconds(report.queue_us));
+    registry.histogram(HistogramId::kPrefillTime).observe(seconds(report.prefill_us));
+    registry.histogram(HistogramId::kDecodeTime).observe(seconds(report.decode_us));
+  };
+  return observer;
+}
+
+void CoordinatorMetrics::observe_access(const http::AccessRecord& record) {
+  registry_.counter(CounterId::kRequests, {endpoint_name(record.path), std::to_string(record.status)}).add();
+  registry_.counter(CounterId::kHttpSentBytes).add(static_cast<double>(record.body_bytes));
+}
+
+void CoordinatorMetrics::observe(const requests::ClusterClient& cluster, const http::ServerStats& http) {
+  double running = 0;
+  double waiting = 0;
+  for (const auto& group : cluster.groups()) {
+    running += group.status.running;
+    waiting += group.status.waiting;
+    registry_.gauge(GaugeId::kGroupUp, {group.name, group.status.model}).set(group.serving ? 1 : 0);
+    if (group.serving) {
+      registry_.gauge(GaugeId::kBuildInfo, {version(), group.status.numerics_id, group.status.fingerprint}).set(1);
+    }
+  }
+  registry_.gauge(GaugeId::kRequestsRunning).set(running);
+  registry_.gauge(GaugeId::kRequestsWaiting).set(waiting);
+  registry_.gauge(GaugeId::kConnections).set(static_cast<double>(http.connections));
+}
+
+}  // namespace krait::api

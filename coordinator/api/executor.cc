@@ -1,0 +1,44 @@
+#include "coordinator/api/executor.h"
+
+#include <utility>
+
+namespace krait::api {
+
+Executor::Executor(int threads, size_t max_waiting) : max_waiting_(max_waiting) {
+  for (int i = 0; i < threads; ++i) threads_.emplace_back([this] { run(); });
+}
+
+Executor::~Executor() {
+  {
+    const std::scoped_lock lock(mutex_);
+    stop_ = true;
+  }
+  wake_.notify_all();
+  for (auto& thread : threads_) thread.join();
+}
+
+bool Executor::post(std::function<void()> work) {
+  {
+    const std::scoped_lock lock(mutex_);
+    if (work_.size() >= max_waiting_) return false;
+    work_.push_back(std::move(work));
+  }
+  wake_.notify_one();
+  return true;
+}
+
+void Executor::run() {
+  while (true) {
+    std::function<void()> work;
+    {
+      std::unique_lock lock(mutex_);
+      wake_.wait(lock, [this] { return stop_ || !work_.empty(); });
+      if (work_.empty()) return;
+      work = std::move(work_.front());
+      work_.pop_front();
+    }
+    work();
+  }
+}
+
+}  // namespace krait::api

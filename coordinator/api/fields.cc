@@ -1,0 +1,193 @@
+#include "coordinator/api/fields.h"
+
+#include <charconv>
+#include <cmath>
+#include <limits>
+
+#include "common/base/limits.h"
+
+namespace krait::api {
+namespace {
+
+using nlohmann::json;
+
+Error wrong(const std::string& name, std::string_view what) {
+  return Error{Errc::kInvalidArgument, fmt::format("'{}' must be {}", name, what), name};
+}
+
+Status check_range(const std::string& name, double value, const FieldSpec& spec) {
+  if (std::isfinite(value) && value >= spec.least && value <= spec.most) return {};
+  return Error{Errc::kInvalidArgument, fmt::format("'{}' must be between {} and {}", name, spec.least, spec.most), name};
+}
+
+Status check_strings(const std::string& name, const json& value, const FieldSpec& spec) {
+  if (value.is_string()) return {};
+  if (!value.is_array()) return wrong(name, "a string or an array of strings");
+  if (static_cast<double>(value.size()) > spec.most) return wrong(name, fmt::format("at most {} strings", spec.most));
+  for (size_t i = 0; i < value.size(); ++i) {
+    if (!value[i].is_string()) return wrong(fmt::format("{}[{}]", name, i), "a string");
+  }
+  return {};
+}
+
+Status check_bias(const std::string& name, const json& value, const FieldSpec& spec) {
+  if (!value.is_object()) return wrong(name, "an object of token ids and numbers");
+  if (value.size() > static_cast<size_t>(limits::kMaxLogitBias)) {
+    return wrong(name, fmt::format("an object of at most {} entries", limits::kMaxLogitBias));
+  }
+  for (const auto& [key, bias] : value.items()) {
+    int32_t id = 0;
+    const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), id);
+    const std::string entry = fmt::format("{}.{}", name, key);
+    if (error != std::errc() || end != key.data() + key.size() || id < 0) return wrong(entry, "under a token id");
+    if (!bias.is_number()) return wrong(entry, "a number");
+    RETURN_IF_ERROR(check_range(entry, bias.get<double>(), spec));
+  }
+  return {};
+}
+
+Status check_value(const std::string& name, const json& value, const FieldSpec& spec) {
+  switch (spec.type) {
+    case FieldType::kString:
+      return value.is_string() ? Status() : wrong(name, "a string");
+    case FieldType::kBoolean:
+      return value.is_boolean() ? Status() : wrong(name, "true or false");
+    case FieldType::kInteger: {
+      const auto number = whole_number(value);
+      if (!number) return wrong(name, "an integer");
+      return check_range(name, static_cast<double>(*number), spec);
+    }
+    case FieldType::kNumber:
+      if (!value.is_number()) return wrong(name, "a number");
+      return check_range(name, value.get<double>(), spec);
+    case FieldType::kSeed:
+      return value.is_number_integer() ? Status() : wrong(name, "an integer of 64 bits");
+    case FieldType::kStringOrStrings:
+      return check_strings(name, value, spec);
+    case FieldType::kIntegers:
+      if (!value.is_array()) return wrong(name, "an array of token ids");
+      if (static_cast<double>(value.size()) > spec.most) {
+        return wrong(name, fmt::format("an array of at most {} token ids", spec.most));
+      }
+      for (size_t i = 0; i < value.size(); ++i) {
+        if (const auto id = token_id(value[i], fmt::format("{}[{}]", name, i)); !id.ok()) return id.error();
+      }
+      return {};
+    case FieldType::kPrompt:
+      return {};  // too many forms for a table: read_prompts checks them
+    case FieldType::kBias:
+      return check_bias(name, value, spec);
+    case FieldType::kObject:
+      return value.is_object() ? Status() : wrong(name, "an object");
+  }
+  return {};
+}
+
+/// Whether a refused field has one of the values that change nothing.
+bool is_neutral(const json& value, std::string_view neutral_texts) {
+  const std::string text = " " + value.dump(-1, ' ', false, json::error_handler_t::replace) + " ";
+  return (" " + std::string(neutral_texts) + " ").find(text) != std::string::npos;
+}
+
+}  // namespace
+
+std::optional<int64_t> whole_number(const json& value) {
+  if (value.is_number_unsigned()) {
+    const auto number = value.get<uint64_t>();
+    if (number > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) return std::nullopt;
+    return static_cast<int64_t>(number);
+  }
+  if (value.is_number_integer()) return value.get<int64_t>();
+  if (!value.is_number_float()) return std::nullopt;
+  const double number = value.get<double>();
+  if (std::nearbyint(number) != number || std::abs(number) > 0x1p53) return std::nullopt;
+  return static_cast<int64_t>(number);
+}
+
+Result<int32_t> token_id(const json& value, const std::string& name) {
+  const auto number = whole_number(value);
+  if (!number) return wrong(name, "a token id");
+  if (*number < 0 || *number >= limits::kMaxVocab) {
+    return Error{Errc::kInvalidArgument, fmt::format("'{}' is {}, which is no token id", name, *number), name};
+  }
+  return static_cast<int32_t>(*number);
+}
+
+Result<Fields> Fields::check(json body, std::span<const FieldSpec> table) {
+  Fields fields;
+  for (const auto& [name, value] : body.items()) {
+    const FieldSpec* spec = nullptr;
+    for (const FieldSpec& candidate : table) {
+      if (candidate.name == name) spec = &candidate;
+    }
+    if (spec == nullptr) {
+      fields.unknown_.push_back(name);
+    } else if (spec->use == FieldUse::kUsed && !value.is_null()) {
+      RETURN_IF_ERROR(check_value(name, value, *spec));
+    } else if (spec->use == FieldUse::kRefused && !value.is_null() && !is_neutral(value, spec->help)) {
+      return Error{Errc::kInvalidArgument, fmt::format("'{}' is not supported", name), name};
+    }
+  }
+  fields.body_ = std::move(body);
+  return fields;
+}
+
+const json* Fields::find(std::string_view name) const {
+  const auto found = body_.find(std::string(name));
+  return found == body_.end() || found->is_null() ? nullptr : &*found;
+}
+
+std::optional<std::string> Fields::string(std::string_view name) const {
+  const json* value = find(name);
+  return value != nullptr ? std::optional(value->get<std::string>()) : std::nullopt;
+}
+
+std::optional<bool> Fields::boolean(std::string_view name) const {
+  const json* value = find(name);
+  return value != nullptr ? std::optional(value->get<bool>()) : std::nullopt;
+}
+
+std::optional<int64_t> Fields::integer(std::string_view name) const {
+  const json* value = find(name);
+  return value != nullptr ? whole_number(*value) : std::nullopt;
+}
+
+std::optional<double> Fields::number(std::string_view name) const {
+  const json* value = find(name);
+  return value != nullptr ? std::optional(value->get<double>()) : std::nullopt;
+}
+
+std::optional<uint64_t> Fields::seed(std::string_view name) const {
+  const json* value = find(name);
+  if (value == nullptr) return std::nullopt;
+  return value->is_number_unsigned() ? value->get<uint64_t>() : static_cast<uint64_t>(value->get<int64_t>());
+}
+
+std::vector<std::string> Fields::strings(std::string_view name) const {
+  const json* value = find(name);
+  if (value == nullptr) return {};
+  if (value->is_string()) return {value->get<std::string>()};
+  return value->get<std::vector<std::string>>();
+}
+
+std::vector<int32_t> Fields::integers(std::string_view name) const {
+  std::vector<int32_t> out;
+  if (const json* value = find(name); value != nullptr) {
+    for (const json& item : *value) out.push_back(static_cast<int32_t>(*whole_number(item)));
+  }
+  return out;
+}
+
+std::vector<std::pair<int32_t, float>> Fields::bias(std::string_view name) const {
+  std::vector<std::pair<int32_t, float>> out;
+  if (const json* value = find(name); value != nullptr) {
+    for (const auto& [key, number] : value->items()) {
+      int32_t id = 0;
+      std::from_chars(key.data(), key.data() + key.size(), id);
+      out.emplace_back(id, number.get<float>());
+    }
+  }
+  return out;
+}
+
+}  // namespace krait::api

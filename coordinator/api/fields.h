@@ -1,0 +1,77 @@
+// Request fields as data: one table per endpoint says which there are, of what type and range, and which are refused.
+// The parser reads it, and so can whatever describes the API.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/base/result.h"
+
+namespace krait::api {
+
+enum class FieldType : uint8_t {
+  kString,
+  kBoolean,
+  kInteger,          // within [least, most]; 5.0 is one too
+  kNumber,           // within [least, most]
+  kSeed,             // any integer of 64 bits, signed or not
+  kStringOrStrings,  // at most `most` of them
+  kIntegers,         // token ids; at most `most`
+  kPrompt,           // text, texts, token ids, lists of token ids
+  kBias,             // {"token id": number in [least, most]}
+  kObject,
+};
+
+enum class FieldUse : uint8_t {
+  kUsed,
+  kHarmless,  // known to clients, changes nothing here: accepted
+  kRefused,   // would change the output and is not supported: an error, unless it has a value that changes nothing
+};
+
+struct FieldSpec final {
+  std::string_view name;
+  FieldUse use = FieldUse::kUsed;
+  FieldType type = FieldType::kString;
+  double least = 0;
+  double most = 0;
+  std::string_view help;  // for kRefused: values that change nothing, as JSON texts with spaces between
+};
+
+/// A body that fits its table. Getters return nothing for fields that are absent or null; null is always the default.
+class Fields final {
+ public:
+  /// Checks every field. Errors: kInvalidArgument, param the field ("stop[2]" within arrays).
+  static Result<Fields> check(nlohmann::json body, std::span<const FieldSpec> table);
+
+  bool has(std::string_view name) const { return find(name) != nullptr; }
+  std::optional<std::string> string(std::string_view name) const;
+  std::optional<bool> boolean(std::string_view name) const;
+  std::optional<int64_t> integer(std::string_view name) const;
+  std::optional<double> number(std::string_view name) const;
+  std::optional<uint64_t> seed(std::string_view name) const;
+  std::vector<std::string> strings(std::string_view name) const;
+  std::vector<int32_t> integers(std::string_view name) const;
+  std::vector<std::pair<int32_t, float>> bias(std::string_view name) const;
+  /// The value, or nullptr.
+  const nlohmann::json* find(std::string_view name) const;
+
+  /// Fields that the table does not have, in the order of the body.
+  const std::vector<std::string>& unknown() const { return unknown_; }
+
+ private:
+  nlohmann::json body_;
+  std::vector<std::string> unknown_;
+};
+
+/// A token id from JSON. Error: kInvalidArgument, param `name`.
+Result<int32_t> token_id(const nlohmann::json& value, const std::string& name);
+
+/// The integer that a JSON number is, if it is one and fits.
+std::optional<int64_t> whole_number(const nlohmann::json& value);
+
+}  // namespace krait::api

@@ -1,0 +1,197 @@
+// krait-coordinator: REST in, tokens out.
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+#include "common/base/clock.h"
+#include "common/base/limits.h"
+#include "common/base/log.h"
+#include "common/base/process.h"
+#include "common/base/rng.h"
+#include "common/base/settings.h"
+#include "common/base/version.h"
+#include "common/metrics/exposition.h"
+#include "common/metrics/registry.h"
+#include "common/transport/zmq_transport.h"
+#include "common/weights/checkpoint.h"
+#include "common/wire/addresses.h"
+#include "coordinator/api/api.h"
+#include "coordinator/api/coordinator_metrics.h"
+#include "coordinator/http/http_server.h"
+#include "coordinator/requests/cluster_client.h"
+
+namespace krait {
+namespace {
+
+struct Options final {
+  std::string host = "127.0.0.1";
+  int64_t port = 8000;
+  int64_t http_threads = 1;
+  int64_t api_threads = 2;
+  std::string metrics_host = "127.0.0.1";
+  int64_t metrics_port = 0;
+  std::string run_dir;
+  std::vector<std::string> groups;
+  std::string model_dir;
+  std::string served_model_name;
+  std::string tokenizer;
+  std::string api_key_file;
+  bool strict_fields = false;
+  double request_timeout_s = 600;
+  double drain_seconds = 30;
+  int64_t max_body_bytes = limits::kMaxBodyBytes;
+  int64_t watch_parent_pid = 0;
+};
+
+Result<bool> read_options(int argc, char** argv, Options& options) {
+  Settings settings("krait-coordinator", "The REST API of a cluster.", version());
+  settings.add("host", options.host, "address of the API");
+  settings.add("port", options.port, "port of the API; 0 picks one", 0, 65'535);
+  settings.add("http-threads", options.http_threads, "threads for sockets", 1, limits::kMaxThreads);
+  settings.add("api-threads", options.api_threads, "threads for JSON and tokenization", 1, limits::kMaxThreads);
+  settings.add("metrics-host", options.metrics_host, "address of /metrics");
+  settings.add("metrics-port", options.metrics_port, "port of /metrics; 0 picks one", 0, 65'535);
+  settings.add("run-dir", options.run_dir, "folder of the groups' sockets", true);
+  settings.add("group", options.groups, "name of a group (may stand several times)", true);
+  settings.add("model", options.model_dir, "folder of the checkpoint: config and tokenizer are read", true);
+  settings.add("served-model-name", options.served_model_name, "name clients use; the folder's name if empty");
+  settings.add("tokenizer", options.tokenizer, "another tokenizer.json");
+  settings.add("api-key-file", options.api_key_file, "file with one API key a line; none: no key is asked for");
+  settings.add_flag("strict-fields", options.strict_fields, "refuse request fields that are not known");
+  settings.add("request-timeout", options.request_timeout_s, "seconds that a request may take", 0.001, 86'400);
+  settings.add("drain-seconds", options.drain_seconds, "time for open requests to end after SIGTERM", 0, 86'400);
+  settings.add("max-body-bytes", options.max_body_bytes, "largest request body", 1, limits::kMaxWireMessageBytes);
+  settings.add("watch-parent-pid", options.watch_parent_pid, "stop when this parent process is gone", 0, INT32_MAX);
+  return settings.parse(argc, argv);
+}
+
+Result<api::ModelInfo> open_model(const Options& options) {
+  ASSIGN_OR_RETURN(const auto checkpoint, Checkpoint::open(options.model_dir));
+  const ModelConfig& config = checkpoint->config();
+  api::ModelInfo model;
+  model.name = options.served_model_name;
+  if (model.name.empty()) model.name = model_name_of(options.model_dir);
+  model.vocab_size = config.vocab_size;
+  model.eos_ids = config.eos_ids;
+  model.bos_id = config.bos_id;
+  const auto file = options.tokenizer.empty() ? std::filesystem::path(options.model_dir) / "tokenizer.json"
+                                              : std::filesystem::path(options.tokenizer);
+  std::error_code ignored;
+  if (!options.tokenizer.empty() || std::filesystem::exists(file, ignored)) {
+    ASSIGN_OR_RETURN(model.tokenizer, tokenizer::Tokenizer::load(file));
+  } else {
+    log_warning("{} is not there: only token ids are served", file.string());
+  }
+  return model;
+}
+
+Result<std::vector<std::string>> read_keys(const std::string& path) {
+  std::vector<std::string> keys;
+  if (path.empty()) return keys;
+  std::ifstream file(path);
+  for (std::string line; std::getline(file, line);) {
+    if (!line.empty() && line.back() == '\r') line.pop_back();
+    if (!line.empty() && line.front() != '#') keys.push_back(line);
+  }
+  if (!file.eof()) return Error{Errc::kIo, fmt::format("{} cannot be read", path), "api-key-file"};
+  if (keys.empty()) return Error{Errc::kInvalidArgument, fmt::format("{} holds no key", path), "api-key-file"};
+  return keys;
+}
+
+void log_access(const http::AccessRecord& record) {
+  log_info("access {} {} {} bytes={} ms={:.1f} id={} client={}{}", record.method.empty() ? "-" : record.method,
+           record.path, record.status, record.body_bytes, static_cast<double>(record.duration_ns) / 1e6,
+           record.request_id, record.peer, record.complete ? "" : " incomplete");
+}
+
+/// Until a stop is asked for, then until open requests have ended, the time is up, or a second stop comes.
+void serve_until_stopped(const Options& options, const std::atomic<int>& stop_requests, api::Api& api,
+                         http::HttpServer& server, const std::function<void()>& every_tick) {
+  constexpr auto kPoll = std::chrono::milliseconds(50);
+  while (stop_requests == 0) {
+    every_tick();
+    std::this_thread::sleep_for(kPoll);
+  }
+  log_info("draining: {} requests are open", server.stats().open_requests);
+  api.set_draining();
+  api.cluster().refuse_new();
+  server.stop_accepting();
+  const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(options.drain_seconds);
+  while (stop_requests < 2 && std::chrono::steady_clock::now() < end) {
+    every_tick();
+    if (server.drain(limits::kCoreTickNs)) return;
+  }
+  log_warning("{} requests are cut off", server.stats().open_requests);
+}
+
+Status serve(const Options& options) {
+  init_log("coordinator", LogLevel::kInfo);
+  std::atomic<int> stop_requests = 0;
+  const StopWatch watch(options.watch_parent_pid, [&] { ++stop_requests; });
+  const SteadyClock clock;
+  metrics::Registry registry(metrics::Process::kCoordinator);
+  api::CoordinatorMetrics figures(registry);
+
+  api::ApiOptions api_options;
+  ASSIGN_OR_RETURN(api_options.model, open_model(options));
+  ASSIGN_OR_RETURN(api_options.api_keys, read_keys(options.api_key_file));
+  api_options.strict_fields = options.strict_fields;
+  api_options.request_timeout_ms = static_cast<int64_t>(options.request_timeout_s * 1e3);
+  api_options.created_s = unix_seconds();
+  api_options.threads = static_cast<int>(options.api_threads);
+
+  requests::CoreOptions core;
+  core.incarnation = random_u64();
+  core.name = fmt::format("coordinator-{:016x}", core.incarnation);
+  core.groups = options.groups;
+  for (const auto& group : options.groups) core.addresses.push_back(wire::leader_address(options.run_dir, group));
+  core.tokenizer = api_options.model.tokenizer;
+  core.default_timeout_ms = api_options.request_timeout_ms;
+  ASSIGN_OR_RETURN(auto transport, transport::make_zmq_transport());
+  ASSIGN_OR_RETURN(const auto cluster, requests::ClusterClient::start(std::move(core), std::move(transport), clock,
+                                                                      figures.observer()));
+  api::Api api(std::move(api_options), *cluster, registry);
+
+  http::Options http;
+  http.host = options.host;
+  http.port = static_cast<uint16_t>(options.port);
+  http.threads = static_cast<int>(options.http_threads);
+  http.max_body_bytes = options.max_body_bytes;
+  ASSIGN_OR_RETURN(const auto server, http::HttpServer::start(http, api.handler(), [&](const auto& record) {
+                     figures.observe_access(record);
+                     log_access(record);
+                   }));
+  ASSIGN_OR_RETURN(const auto exposition,
+                   metrics::MetricsServer::start(options.metrics_host, static_cast<uint16_t>(options.metrics_port),
+                                                 [&] { return registry.render(); }));
+  std::printf("READY {\"pid\":%d,\"port\":%d,\"metrics_port\":%d}\n", getpid(), server->port(), exposition->port());
+  std::fflush(stdout);
+  log_info("serving '{}' on {}:{}", api.model().name, options.host, server->port());
+  serve_until_stopped(options, stop_requests, api, *server, [&] { figures.observe(*cluster, server->stats()); });
+  server->stop();
+  exposition->stop();
+  return {};
+}
+
+int run(int argc, char** argv) {
+  Options options;
+  const auto parsed = read_options(argc, argv, options);
+  if (!parsed.ok()) {
+    std::fprintf(stderr, "krait-coordinator: %s\n", parsed.error().message.c_str());
+    return 2;
+  }
+  if (!*parsed) return 0;
+  const auto status = serve(options);
+  if (status.ok()) return 0;
+  log_error("stopped: {}", to_string(status.error()));
+  return 1;
+}
+
+}  // namespace
+}  // namespace krait
+
+int main(int argc, char** argv) { return krait::run(argc, argv); }
