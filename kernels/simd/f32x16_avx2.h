@@ -11,6 +11,7 @@
 namespace krait::kernels::avx2 {
 
 inline constexpr int kLanes = 16;
+inline constexpr bool kLanesAreRegisters = true;
 
 struct F32 final {
   __m256 a, b;  // lanes 0 to 7, 8 to 15

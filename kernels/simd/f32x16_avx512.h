@@ -11,6 +11,7 @@
 namespace krait::kernels::avx512 {
 
 inline constexpr int kLanes = 16;
+inline constexpr bool kLanesAreRegisters = true;
 
 struct F32 final {
   __m512 v;

@@ -11,6 +11,7 @@
 namespace krait::kernels::portable {
 
 inline constexpr int kLanes = 16;
+inline constexpr bool kLanesAreRegisters = false;  // whether it pays to keep sixteen vectors in variables
 
 struct F32 final {
   float v[kLanes];
