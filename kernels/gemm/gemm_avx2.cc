@@ -106,7 +106,8 @@ KRAIT_AVX2 void tile(const TileArgs& args) {
     const auto* a = static_cast<const float*>(args.a);
     const std::byte* w = args.panel + vector * 64;
     int depth = 0;
-    for (int leaf = 0; leaf < args.leaves; ++leaf) {
+    int leaf = 0;
+    do {
 #pragma GCC unroll 6
       for (int r = 0; r < kRows; ++r)
         sums[r][0] = sums[r][1] = _mm256_setzero_ps();
@@ -116,7 +117,7 @@ KRAIT_AVX2 void tile(const TileArgs& args) {
         w += kStepBytes;
       }
       add_to_tree<kRows>(leaf, args.leaves, depth, waiting, sums);
-    }
+    } while (++leaf < args.leaves);
     write_out<kRows>(args, vector, sums);
   }
 }

@@ -195,7 +195,7 @@ KRAIT_AVX512 void tile(const TileArgs& args) {
       Step::template add<kRows, kVectors>(a, args.a_stride, w, sums);
       a += Step::kStepK;
       w += kStepBytes;
-      prefetch += 64;
+      prefetch += args.prefetch_bytes;
     }
     add_to_tree<kRows, kVectors>(leaf, args.leaves, depth, waiting, sums);
   } while (++leaf < args.leaves);

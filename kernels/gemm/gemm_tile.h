@@ -22,7 +22,8 @@ struct TileArgs final {
   const std::byte* panel = nullptr;
   int leaves = 1;
   int64_t leaf_k = 0;                   // padded
-  const std::byte* prefetch = nullptr;  // one line of it each step; any address
+  const std::byte* prefetch = nullptr;  // what is read next: one line of it is fetched each step; any address
+  int64_t prefetch_bytes = 0;           // from step to step
   float* out = nullptr;
   int64_t ldo = 0;
   const float* bias = nullptr;

@@ -17,14 +17,24 @@ void check_shape(const PackedMatrix& matrix) {
   CHECK_EQ(matrix.k % matrix.leaves, 0);
 }
 
-/// Where row `n_index` keeps its element `k_index`.
-std::byte* element(const PackedMatrix& matrix, int64_t n_index, int64_t k_index) {
-  std::byte* const column =
-      matrix.data + n_index / kPanelColumns * matrix.panel_bytes() + n_index % kPanelColumns * kCellBytes;
+constexpr int64_t kLineBytes = kPanelColumns * kCellBytes;  // of a panel: one k, or a pair of them
+
+/// Calls visit(k index, address) for every element of row `n_index`, in order of k.
+template <class Visit>
+void for_each_element(const PackedMatrix& matrix, int64_t n_index, Visit visit) {
+  const bool pairs = matrix.dtype == DType::kBF16;
   const int64_t leaf_k = matrix.leaf_k();
-  const int64_t padded_k = k_index / leaf_k * matrix.padded_leaf_k() + k_index % leaf_k;
-  if (matrix.dtype == DType::kF32) return column + padded_k * kPanelColumns * kCellBytes;
-  return column + padded_k / 2 * kPanelColumns * kCellBytes + padded_k % 2 * 2;
+  std::byte* line = matrix.data + n_index / kPanelColumns * matrix.panel_bytes() + n_index % kPanelColumns * kCellBytes;
+  for (int64_t first = 0; first < matrix.k; first += leaf_k) {
+    for (int64_t i = 0; i < leaf_k; ++i) {
+      if (pairs) {
+        visit(first + i, line + i / 2 * kLineBytes + i % 2 * 2);
+      } else {
+        visit(first + i, line + i * kLineBytes);
+      }
+    }
+    line += (pairs ? matrix.padded_leaf_k() / 2 : leaf_k) * kLineBytes;
+  }
 }
 
 }  // namespace
@@ -38,29 +48,27 @@ int64_t packed_bytes(DType dtype, int64_t n, int64_t k, int leaves) {
 void pack_row(PackedMatrix& matrix, int64_t n_index, const float* row) {
   check_shape(matrix);
   CHECK(n_index >= 0 && n_index < matrix.n);
-  for (int64_t i = 0; i < matrix.k; ++i) {
-    std::byte* const to = element(matrix, n_index, i);
-    if (matrix.dtype == DType::kF32) {
-      std::memcpy(to, &row[i], sizeof(float));
-    } else {
+  if (matrix.dtype == DType::kF32) {
+    for_each_element(matrix, n_index, [&](int64_t i, std::byte* to) { std::memcpy(to, &row[i], sizeof(float)); });
+  } else {
+    for_each_element(matrix, n_index, [&](int64_t i, std::byte* to) {
       const uint16_t bits = round_to_bf16(row[i]);
       std::memcpy(to, &bits, sizeof(bits));
-    }
+    });
   }
 }
 
 void unpack_row(const PackedMatrix& matrix, int64_t n_index, float* row) {
   check_shape(matrix);
   CHECK(n_index >= 0 && n_index < matrix.n);
-  for (int64_t i = 0; i < matrix.k; ++i) {
-    const std::byte* const from = element(matrix, n_index, i);
-    if (matrix.dtype == DType::kF32) {
-      std::memcpy(&row[i], from, sizeof(float));
-    } else {
+  if (matrix.dtype == DType::kF32) {
+    for_each_element(matrix, n_index, [&](int64_t i, const std::byte* at) { std::memcpy(&row[i], at, sizeof(float)); });
+  } else {
+    for_each_element(matrix, n_index, [&](int64_t i, const std::byte* at) {
       uint16_t bits = 0;
-      std::memcpy(&bits, from, sizeof(bits));
+      std::memcpy(&bits, at, sizeof(bits));
       row[i] = bf16_to_f32(bits);
-    }
+    });
   }
 }
 

@@ -2,6 +2,7 @@
 #include <cmath>
 #include <limits>
 
+#include "kernels/gemm/gemm_tile.h"
 #include "tests/unit/kernels/gemm/gemm_support.h"
 
 namespace krait::kernels {
@@ -264,6 +265,45 @@ TEST(GemmTest, RangesBiasAndAccumulationTouchExactlyTheirColumns) {
     }
   }
 }
+
+#if defined(__x86_64__)
+/// The table of vdpbf16ps, also where the widened one is preferred.
+TEST(GemmTest, DotTilesGiveTheReferenceBits) {
+  if (best_cpu_path() < CpuPath::kAvx512Bf16) GTEST_SKIP() << "this processor has no AVX512_BF16";
+  constexpr int64_t kK = 8 * 36, kN = 64;
+  const PackedWeights weights(random_values(kN * kK, 21), DType::kBF16, kN, kK, 8);
+  const std::vector<float> a = random_values(kTileRows * kK, 22);
+  const std::vector<float> wanted = reference(weights.matrix(), a, kTileRows, 0, kTileRows);
+  std::vector<uint16_t> rounded(a.size());
+  const TileTable& table = kAvx512Bf16Dot;
+  ASSERT_EQ(table.activation_bytes, 2);
+  table.round(a.data(), 1, kTileRows * kK, kTileRows * kK, reinterpret_cast<std::byte*>(rounded.data()));
+  for (int rows = 1; rows <= kTileRows; ++rows) {
+    for (int vectors = 1; vectors <= kTileVectors; ++vectors) {
+      std::vector<float> out(kTileRows * kN, -1.0f);
+      table.tile[rows - 1][vectors - 1]({.a = rounded.data(),
+                                         .a_stride = kK,
+                                         .panel = weights.matrix().data,
+                                         .leaves = 8,
+                                         .leaf_k = kK / 8,
+                                         .prefetch = weights.matrix().data,
+                                         .out = out.data(),
+                                         .ldo = kN,
+                                         .rows = rows,
+                                         .vectors = vectors});
+      for (int r = 0; r < rows; ++r) {
+        const int columns = vectors * kVectorColumns;
+        ASSERT_EQ(first_difference(&out[static_cast<size_t>(r * kN)], &wanted[static_cast<size_t>(r * kN)], columns),
+                  "")
+            << rows << " " << vectors;
+        if (columns < kN) {
+          ASSERT_EQ(out[static_cast<size_t>(r * kN + columns)], -1.0f);
+        }
+      }
+    }
+  }
+}
+#endif
 
 /// What is no normal number: subnormal inputs of bf16 count as zero on every path, infinities and NaN stay visible.
 TEST(GemmTest, SubnormalsAndSpecialValues) {
