@@ -13,8 +13,12 @@ class Count:
     notes: list = dataclasses.field(default_factory=list)  # each failed and each skipped case, in words
 
     def __add__(self, other):
-        return Count(self.passed + other.passed, self.failed + other.failed, self.skipped + other.skipped,
-                     self.notes + other.notes)
+        return Count(
+            self.passed + other.passed,
+            self.failed + other.failed,
+            self.skipped + other.skipped,
+            self.notes + other.notes,
+        )
 
     def __str__(self):
         return f"{self.passed} passed, {self.failed} failed, {self.skipped} skipped"
@@ -37,7 +41,9 @@ def _cases(path):
 
 def _why(case, tag):
     element = case.find(tag)
-    return (element.get("message") or "").splitlines()[0][:200] if element is not None and element.get("message") else ""
+    return (
+        (element.get("message") or "").splitlines()[0][:200] if element is not None and element.get("message") else ""
+    )
 
 
 def of_pytest(path):

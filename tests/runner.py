@@ -1,4 +1,4 @@
-"""The stages of tests/run after the packages: virtual environment, build, C++ tests, Python tests, the closing count."""
+"""The stages of tests/run after the packages: build, virtual environment, C++ and Python tests, the closing count."""
 
 import argparse
 import os
@@ -23,7 +23,9 @@ PYTHON_SUITES = ("lint", "launcher", "cluster")
 
 
 def parse(arguments):
-    p = argparse.ArgumentParser(prog="tests/run", allow_abbrev=False, description="Build everything and run every test.")
+    p = argparse.ArgumentParser(
+        prog="tests/run", allow_abbrev=False, description="Build everything and run every test."
+    )
     p.add_argument("--long", action="store_true", help="also what takes longer")
     p.add_argument("--only", action="append", choices=["unit", *PYTHON_SUITES], help="these suites only; repeatable")
     p.add_argument("-k", metavar="WORDS", help="Python tests that match, as pytest's -k; C++ tests, as ctest's -R")
@@ -52,10 +54,13 @@ def start_venv():
     if mark.exists() and mark.read_text(encoding="utf-8") == REQUIREMENTS.read_text(encoding="utf-8"):
         return None
     shutil.rmtree(VENV, ignore_errors=True)
-    script = (f'/usr/bin/python3 -m venv "{VENV}" && '
-              f'"{VENV}/bin/pip" install -q --disable-pip-version-check -r "{REQUIREMENTS}" && cp "{REQUIREMENTS}" "{mark}"')
-    return subprocess.Popen(["bash", "-c", script], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                            stderr=subprocess.STDOUT, text=True)
+    script = (
+        f'/usr/bin/python3 -m venv "{VENV}" && '
+        f'"{VENV}/bin/pip" install -q --disable-pip-version-check -r "{REQUIREMENTS}" && cp "{REQUIREMENTS}" "{mark}"'
+    )
+    return subprocess.Popen(
+        ["bash", "-c", script], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
 
 
 def finish_venv(process):
@@ -85,12 +90,31 @@ def run_python(suite, options):
     folder = REPOSITORY / "tests" / ("lint" if suite == "lint" else "cluster")
     # The launcher's tests need no built daemons and tell of faults that would drown in the cluster's.
     files = {"lint": [folder], "launcher": [folder / "test_launcher.py"]}.get(
-        suite, sorted(set(folder.glob("test_*.py")) - {folder / "test_launcher.py"}))
-    command = [VENV / "bin" / "python", "-X", "utf8", "-B", "-m", "pytest", "-q", "-p", "no:cacheprovider", "-ra",
-               "--durations=5", "--rootdir", REPOSITORY / "tests", f"--junitxml={report}", *files]
+        suite, sorted(set(folder.glob("test_*.py")) - {folder / "test_launcher.py"})
+    )
+    command = [
+        VENV / "bin" / "python",
+        "-X",
+        "utf8",
+        "-B",
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "-ra",
+        "--durations=5",
+        "--rootdir",
+        REPOSITORY / "tests",
+        f"--junitxml={report}",
+        *files,
+    ]
     command += ["-k", options.k] if options.k else []
-    environment = dict(os.environ, KRAIT_TEST_LONG="1" if options.long else "",
-                       KRAIT_TEST_BUILD_DIR=os.environ.get("KRAIT_TEST_BUILD_DIR", str(PRESET_DIR)))
+    environment = dict(
+        os.environ,
+        KRAIT_TEST_LONG="1" if options.long else "",
+        KRAIT_TEST_BUILD_DIR=os.environ.get("KRAIT_TEST_BUILD_DIR", str(PRESET_DIR)),
+    )
     code = subprocess.run([str(word) for word in command], cwd=REPOSITORY, env=environment, check=False).returncode
     return count.of_pytest(report).including_exit(code if code != 5 or not options.k else 0, f"pytest {suite}")
 
@@ -132,8 +156,11 @@ def main(arguments):
             venv.wait()
     for note in total.notes:
         print("  " + note)
-    print("stages: " + ", ".join(f"{name} {seconds:.0f} s" for name, seconds in stages.times)
-          + f"; together {sum(seconds for _, seconds in stages.times):.0f} s")
+    print(
+        "stages: "
+        + ", ".join(f"{name} {seconds:.0f} s" for name, seconds in stages.times)
+        + f"; together {sum(seconds for _, seconds in stages.times):.0f} s"
+    )
     print(total, flush=True)
     return 1 if total.failed else 0
 

@@ -53,8 +53,14 @@ def _run(command, stage, terminal, stop):
     environment = dict(os.environ, NINJA_STATUS="[%f/%t] ")
     environment.pop("MAKEFLAGS", None)
     terminal.progress(stage, " ".join(command[:3]))
-    process = subprocess.Popen(command, cwd=REPOSITORY, env=environment, stdin=subprocess.DEVNULL,
-                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    process = subprocess.Popen(
+        command,
+        cwd=REPOSITORY,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
     output = b""
     steps = "0"
     try:

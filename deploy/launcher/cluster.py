@@ -17,6 +17,8 @@ from terminal import Failure
 
 FIRST_METRICS_PORT = 9100
 START_TIMEOUT_S = 60.0
+DRAIN_MARGIN_S = 2.0  # between the coordinator giving up its open requests and being killed
+SHARD_DRAIN_S = 3.0  # nobody is left to read what a shard still computes
 SHARD_GRACE_S = 5.0
 MAX_READY_BYTES = 1 << 20
 
@@ -52,18 +54,37 @@ class Cluster:
         o = self._options
         bin_dir = (o.build_dir or REPOSITORY / "build" / "release") / "bin"
         groups = [f"g{index}" for index in range(o.groups)]
-        shared = ["--run-dir", self.run_dir, "--model", o.model, "--metrics-host", o.metrics_host,
-                  "--watch-parent-pid", os.getpid()]
+        shared = [
+            "--run-dir",
+            self.run_dir,
+            "--model",
+            o.model,
+            "--metrics-host",
+            o.metrics_host,
+            "--watch-parent-pid",
+            os.getpid(),
+        ]
         ports = self._metrics_ports(1 + o.ranks * o.groups)
-        command = [bin_dir / "krait-coordinator", *shared, "--host", o.host, "--port", o.port, "--metrics-port", next(ports)]
+        command = [
+            bin_dir / "krait-coordinator",
+            *shared,
+            "--host",
+            o.host,
+            "--port",
+            o.port,
+            "--metrics-port",
+            next(ports),
+        ]
         for group in groups:
             command += ["--group", group]
+        command += ["--drain-seconds", o.grace]
         command += _given(o, "served_model_name", "tokenizer", "request_timeout", "api_key_file") + o.coordinator_arg
         daemons = [Daemon(command, self.run_dir, "coordinator")]
         for group in groups:
             for rank in range(o.ranks):
-                command = [bin_dir / "krait-shard", *shared, "--group", group, "--rank", rank, "--world", o.ranks,
-                           "--dtype", o.dtype, "--threads", o.threads, "--metrics-port", next(ports)]
+                command = [bin_dir / "krait-shard", *shared, "--group", group, "--rank", rank, "--world", o.ranks]
+                command += ["--dtype", o.dtype, "--threads", o.threads, "--metrics-port", next(ports)]
+                command += ["--drain-seconds", SHARD_DRAIN_S]
                 command += _given(o, "served_model_name", "slots", "max_queue", "max_step_ms") + o.shard_arg
                 daemons.append(Daemon(command, self.run_dir, "shard", group, rank))
         return daemons
@@ -122,20 +143,23 @@ class Cluster:
             if not daemon.alive:
                 raise Failure(daemon.obituary())
         if time.monotonic() > limit:
-            raise Failure(f"gave up: {text}\n" + "\n".join(f"  {d.name}: {d.log}\n{d.last_words()}" for d in self.daemons))
+            raise Failure(
+                f"gave up: {text}\n" + "\n".join(f"  {d.name}: {d.log}\n{d.last_words()}" for d in self.daemons)
+            )
         self._terminal.progress(stage, text)
         self._stop.pause(0.03)
 
     def _ask_ready(self):
         """None when ready, else what the coordinator waits for."""
-        connection = http.client.HTTPConnection(url_host(self._options.host).strip("[]"), self.coordinator.ready["port"],
-                                                timeout=5)
+        connection = http.client.HTTPConnection(
+            url_host(self._options.host).strip("[]"), self.coordinator.ready["port"], timeout=5
+        )
         try:
             with self._stop.interruptible():
                 connection.request("GET", "/ready")
                 response = connection.getresponse()
                 body = response.read(MAX_READY_BYTES)
-            return None if response.status == 200 else body.decode(errors="replace").strip()[:300]
+            return None if response.status == 200 else _waits_for(body)
         except (OSError, http.client.HTTPException) as error:
             return f"the coordinator does not answer yet ({error})"
         finally:
@@ -162,14 +186,26 @@ class Cluster:
         o = self._options
         started = self.coordinator.ready is not None
         document = {
-            "state": self._state, "launcher_pid": os.getpid(), "run_dir": str(self.run_dir),
-            "url": self.url if started else None, "metrics_url": self.metrics_url if started else None,
-            "model": str(o.model), "dtype": o.dtype, "ranks": o.ranks, "groups": o.groups, "threads": o.threads,
+            "state": self._state,
+            "launcher_pid": os.getpid(),
+            "run_dir": str(self.run_dir),
+            "url": self.url if started else None,
+            "metrics_url": self.metrics_url if started else None,
+            "model": str(o.model),
+            "dtype": o.dtype,
+            "ranks": o.ranks,
+            "groups": o.groups,
+            "threads": o.threads,
             "processes": [daemon.record(o.metrics_host) for daemon in self.daemons if daemon.pid],
         }
-        targets = [{"targets": [f"{url_host(o.metrics_host)}:{d.ready['metrics_port']}"],
-                    "labels": {"role": d.role, "group": d.group or "", "rank": "" if d.rank is None else str(d.rank)}}
-                   for d in self.daemons if d.ready]
+        targets = [
+            {
+                "targets": [f"{url_host(o.metrics_host)}:{d.ready['metrics_port']}"],
+                "labels": {"role": d.role, "group": d.group or "", "rank": "" if d.rank is None else str(d.rank)},
+            }
+            for d in self.daemons
+            if d.ready
+        ]
         for name, content in (("cluster.json", document), ("prometheus-targets.json", targets)):
             fresh = self.run_dir / (name + ".new")
             fresh.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
@@ -178,14 +214,14 @@ class Cluster:
     # ---- stopping
 
     def shut_down(self):
-        """Coordinator first, so that open requests can finish on the ranks; then the ranks; what does not go is killed."""
+        """Coordinator first, so that open requests can finish on the ranks; then those; what does not go is killed."""
         self._state = "stopping"
         try:
             self._record()
         except OSError:
             pass  # Someone removed the run directory: that must not keep processes alive.
         shards = self.daemons[1:]
-        self._end([self.coordinator], self._options.grace)
+        self._end([self.coordinator], self._options.grace + DRAIN_MARGIN_S)
         self._end(shards, SHARD_GRACE_S)
         leftovers.sweep_segments()
         kept = self._keep_logs() if self.keep_logs or self.any_died else None
@@ -225,8 +261,13 @@ class Cluster:
 
     def _start_janitor(self):
         script = REPOSITORY / "deploy" / "launcher" / "janitor.py"
-        self._janitor = subprocess.Popen([sys.executable, "-X", "utf8", script], stdin=subprocess.PIPE,
-                                         stdout=subprocess.PIPE, start_new_session=True, text=True)
+        self._janitor = subprocess.Popen(
+            [sys.executable, "-X", "utf8", script],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            start_new_session=True,
+            text=True,
+        )
         self._janitor.stdout.readline()
         self._tell_janitor({"run_dir": str(self.run_dir), "created": self._created})
 
@@ -239,6 +280,17 @@ class Cluster:
             self._janitor.stdin.flush()
         except BrokenPipeError:
             raise Failure("the launcher's janitor process has died") from None
+
+
+def _waits_for(body):
+    """The coordinator's 503 from /ready in words, such as "g0 is loading: rank 1 of 2"."""
+    text = body.decode(errors="replace").strip()
+    try:
+        groups = json.loads(text)["groups"]
+        waiting = [group for group in groups if group["state"] != "serving"]
+        return ", ".join(f"{g['name']} is {g['state']}" + (f": {g['detail']}" if g["detail"] else "") for g in waiting)
+    except (ValueError, KeyError, TypeError):
+        return text[:300]
 
 
 def _given(options, *names):

@@ -38,8 +38,15 @@ class Daemon:
         self.log.parent.mkdir(exist_ok=True)
         with open(self.log, "wb") as log, open(self._out, "wb") as out:
             try:
-                self.process = subprocess.Popen(self.command, stdin=subprocess.DEVNULL, stdout=out, stderr=log,
-                                                env=environment, start_new_session=True, preexec_fn=die_with_parent)
+                self.process = subprocess.Popen(
+                    self.command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=out,
+                    stderr=log,
+                    env=environment,
+                    start_new_session=True,
+                    preexec_fn=die_with_parent,
+                )
             except OSError as error:
                 raise Failure(f"cannot start {self.command[0]}: {error.strerror}") from None
 
@@ -57,7 +64,7 @@ class Daemon:
             with open(self._out, "rb") as file:
                 for line in file.read(MAX_OUT_BYTES).split(b"\n")[:-1]:
                     if line.startswith(b"READY "):
-                        self.ready = self._parse_ready(line[len(b"READY "):])
+                        self.ready = self._parse_ready(line[len(b"READY ") :])
         return self.ready is not None
 
     def _parse_ready(self, text):
@@ -88,8 +95,10 @@ class Daemon:
         return "\n".join("    | " + line for line in lines) or "    | (its log is empty)"
 
     def obituary(self):
-        return (f"{self.name} (pid {self.pid}) {self.ended()}\n  command: {shlex.join(self.command)}\n"
-                f"  log: {self.log}\n{self.last_words()}")
+        return (
+            f"{self.name} (pid {self.pid}) {self.ended()}\n  command: {shlex.join(self.command)}\n"
+            f"  log: {self.log}\n{self.last_words()}"
+        )
 
     def send(self, number):
         if self.alive:
@@ -97,10 +106,17 @@ class Daemon:
 
     def record(self, host):
         port = self.ready["metrics_port"] if self.ready else None
-        return {"role": self.role, "group": self.group, "rank": self.rank, "pid": self.pid,
-                "port": (self.ready or {}).get("port"), "metrics_port": port,
-                "metrics_url": f"http://{url_host(host)}:{port}/metrics" if port else None,
-                "log": str(self.log), "ended": self.ended()}
+        return {
+            "role": self.role,
+            "group": self.group,
+            "rank": self.rank,
+            "pid": self.pid,
+            "port": (self.ready or {}).get("port"),
+            "metrics_port": port,
+            "metrics_url": f"http://{url_host(host)}:{port}/metrics" if port else None,
+            "log": str(self.log),
+            "ended": self.ended(),
+        }
 
 
 def url_host(host):

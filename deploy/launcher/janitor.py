@@ -1,7 +1,7 @@
-"""Cleans up after a launcher that could not (kill -9). Started by it with a pipe as standard input; acts when that closes.
+"""Cleans up after a launcher that could not (kill -9). Its standard input is a pipe from it; it acts when that closes.
 
-Lines of JSON: {"watch": pid} a process to end, {"run_dir": path, "created": bool} a directory to clear. After an orderly
-stop all of it is gone already and the janitor finds nothing to do.
+Lines of JSON: {"watch": pid} a process to end, {"run_dir": path, "created": bool} a directory to clear. After an
+orderly stop all of it is gone already and the janitor finds nothing to do.
 """
 
 import json

@@ -29,14 +29,27 @@ def _between(low, high, kind=int):
 
 
 def _parser():
-    p = argparse.ArgumentParser(prog="deploy/up", allow_abbrev=False, epilog=EPILOG,
-                                description="Build Krait and start a cluster on this machine.")
-    p.add_argument("--model", type=pathlib.Path, default=DEMO_MODEL, metavar="DIR",
-                   help="folder with config.json and safetensors (default: the bundled demo model)")
+    p = argparse.ArgumentParser(
+        prog="deploy/up",
+        allow_abbrev=False,
+        epilog=EPILOG,
+        description="Build Krait and start a cluster on this machine.",
+    )
+    p.add_argument(
+        "--model",
+        type=pathlib.Path,
+        default=DEMO_MODEL,
+        metavar="DIR",
+        help="folder with config.json and safetensors (default: the bundled demo model)",
+    )
     p.add_argument("--ranks", type=_between(1, MAX_RANKS), default=2, metavar="P", help="shard servers of a group")
     p.add_argument("--groups", type=_between(1, MAX_GROUPS), default=1, metavar="G", help="replicas of the model")
-    p.add_argument("--threads", type=_between(1, 256), metavar="T",
-                   help="threads of a shard server (default: the cores this process may use, divided among them)")
+    p.add_argument(
+        "--threads",
+        type=_between(1, 256),
+        metavar="T",
+        help="threads of a shard server (default: the cores this process may use, divided among them)",
+    )
     p.add_argument("--dtype", choices=["f32", "bf16"], default="f32", help="type of the weights in memory")
     p.add_argument("--host", default="127.0.0.1", help="address of the REST API")
     p.add_argument("--port", type=_between(0, 65535), default=8000, metavar="N", help="0 picks every port")
@@ -44,19 +57,37 @@ def _parser():
     p.add_argument("--served-model-name", metavar="NAME")
     p.add_argument("--tokenizer", type=pathlib.Path, metavar="FILE")
     p.add_argument("--api-key-file", type=pathlib.Path, metavar="FILE")
-    p.add_argument("--slots", type=_between(1, 4096), metavar="N", help="sequences in flight (default: sized to memory)")
+    p.add_argument(
+        "--slots", type=_between(1, 4096), metavar="N", help="sequences in flight (default: sized to memory)"
+    )
     p.add_argument("--max-queue", type=_between(1, 1 << 20), metavar="N", help="requests waiting at a group")
     p.add_argument("--max-step-ms", type=_between(0.1, 60000, float), metavar="X")
     p.add_argument("--request-timeout", type=_between(0.001, 86400, float), metavar="S")
-    p.add_argument("--run-dir", type=pathlib.Path, metavar="DIR",
-                   help="sockets, logs and cluster.json; logs stay there (default: a new folder, removed at the end)")
+    p.add_argument(
+        "--run-dir",
+        type=pathlib.Path,
+        metavar="DIR",
+        help="sockets, logs and cluster.json; logs stay there (default: a new folder, removed at the end)",
+    )
     p.add_argument("--build-dir", type=pathlib.Path, metavar="DIR", help="use the programs in DIR/bin, build nothing")
     p.add_argument("--no-sample", action="store_true", help="do not show a sample completion")
-    p.add_argument("--ready-timeout", type=_between(1, 86400, float), default=600.0, metavar="S",
-                   help="give up when the cluster is not ready after S seconds")
-    p.add_argument("--grace", type=_between(0, 3600, float), default=15.0, metavar="S",
-                   help="time for open requests to finish when stopping")
-    p.add_argument("--coordinator-arg", action="append", default=[], metavar="ARG", help="passed on as it is; repeatable")
+    p.add_argument(
+        "--ready-timeout",
+        type=_between(1, 86400, float),
+        default=600.0,
+        metavar="S",
+        help="give up when the cluster is not ready after S seconds",
+    )
+    p.add_argument(
+        "--grace",
+        type=_between(0, 3600, float),
+        default=15.0,
+        metavar="S",
+        help="time for open requests to finish when stopping",
+    )
+    p.add_argument(
+        "--coordinator-arg", action="append", default=[], metavar="ARG", help="passed on as it is; repeatable"
+    )
     p.add_argument("--shard-arg", action="append", default=[], metavar="ARG", help="passed on as it is; repeatable")
     return p
 
@@ -66,7 +97,7 @@ def parse(arguments):
     command = []
     if "--" in arguments:
         cut = arguments.index("--")
-        arguments, command = arguments[:cut], arguments[cut + 1:]
+        arguments, command = arguments[:cut], arguments[cut + 1 :]
         if not command:
             _parser().error("no command after --")
     options = _parser().parse_args(arguments)

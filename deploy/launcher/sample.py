@@ -35,7 +35,7 @@ def events(response):
         if text == "data: [DONE]":
             return
         if text.startswith("data: "):
-            yield json.loads(text[len("data: "):])
+            yield json.loads(text[len("data: ") :])
 
 
 def show(options, port, write):
@@ -49,8 +49,13 @@ def show(options, port, write):
     try:
         connection.request("GET", "/v1/models", headers=headers)
         models = json.loads(connection.getresponse().read())
-        body = {"model": models["data"][0]["id"], "prompt": prompt, "max_tokens": MAX_TOKENS, "temperature": 0,
-                "stream": True}
+        body = {
+            "model": models["data"][0]["id"],
+            "prompt": prompt,
+            "max_tokens": MAX_TOKENS,
+            "temperature": 0,
+            "stream": True,
+        }
         connection.request("POST", "/v1/completions", json.dumps(body), headers)
         response = connection.getresponse()
         if response.status != 200:

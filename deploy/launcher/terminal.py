@@ -1,4 +1,4 @@
-"""What the launcher says: one line a stage, with the seconds since it began; a moving line where there is a terminal."""
+"""What the launcher says: a line for each stage, with the seconds since it began; a moving line on a terminal."""
 
 import os
 import time

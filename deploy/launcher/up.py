@@ -19,8 +19,9 @@ COMMAND_GRACE_S = 5.0
 
 def _run_command(options, cluster, terminal, stop):
     """The user's command beside the cluster. Returns its exit code as a shell would tell it."""
-    environment = dict(os.environ, KRAIT_URL=cluster.url, KRAIT_METRICS_URL=cluster.metrics_url,
-                       KRAIT_RUN_DIR=str(cluster.run_dir))
+    environment = dict(
+        os.environ, KRAIT_URL=cluster.url, KRAIT_METRICS_URL=cluster.metrics_url, KRAIT_RUN_DIR=str(cluster.run_dir)
+    )
     try:
         process = subprocess.Popen(options.command, env=environment, preexec_fn=die_with_parent)
     except OSError as error:
@@ -52,7 +53,7 @@ def _tell_deaths(cluster, terminal):
 
 
 def _stay(cluster, terminal, stop):
-    """Until a signal. A lost rank leaves the rest up: the coordinator tells clients, and metrics and logs can be read."""
+    """Until a signal. A lost rank leaves the rest up: the coordinator tells clients, and metrics can be read."""
     while True:
         _tell_deaths(cluster, terminal)
         if not cluster.coordinator.alive:
@@ -103,8 +104,10 @@ def _run_cluster(options, terminal, stop):
             began = time.monotonic()
             kept = cluster.shut_down()
             if not options.command or kept:
-                terminal.say("stopped", f"everything, in {time.monotonic() - began:.1f} s"
-                             + (f"; logs kept in {kept}" if kept else ""))
+                terminal.say(
+                    "stopped",
+                    f"everything, in {time.monotonic() - began:.1f} s" + (f"; logs kept in {kept}" if kept else ""),
+                )
     return code
 
 
@@ -114,8 +117,10 @@ def main(arguments):
     stop = Stop()
     try:
         if options.port and not port_is_free(options.host, options.port):
-            raise Failure(f"{options.host}:{options.port} is in use or not an address of this machine; "
-                          "choose another with --port, or --port 0 for any")
+            raise Failure(
+                f"{options.host}:{options.port} is in use or not an address of this machine; "
+                "choose another with --port, or --port 0 for any"
+            )
         if options.build_dir is None:
             build(terminal, stop)
     except Failure as failure:

@@ -63,9 +63,13 @@ class Up:
         if build and "--build-dir" not in options:
             words += ["--build-dir", build]
         with open(self._said, "wb") as out:
-            self.process = subprocess.Popen([str(word) for word in [*words, *options]], stdout=out,
-                                            stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
-                                            env=dict(os.environ, **(environment or {})))
+            self.process = subprocess.Popen(
+                [str(word) for word in [*words, *options]],
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                stdin=subprocess.DEVNULL,
+                env=dict(os.environ, **(environment or {})),
+            )
         self.document = {}
 
     def __enter__(self):
@@ -110,8 +114,11 @@ class Up:
         return [process["pid"] for process in self.document["processes"]]
 
     def process_of(self, role, rank=None, group="g0"):
-        return next(p for p in self.document["processes"]
-                    if p["role"] == role and (rank is None or (p["rank"], p["group"]) == (rank, group)))
+        return next(
+            p
+            for p in self.document["processes"]
+            if p["role"] == role and (rank is None or (p["rank"], p["group"]) == (rank, group))
+        )
 
     def stop(self, number=signal.SIGTERM):
         """Asks it to stop and returns its exit code."""
@@ -133,5 +140,12 @@ def run_up(*options, environment=None, timeout=300, build_first=False):
     build = None if build_first else os.environ.get("KRAIT_TEST_BUILD_DIR")
     if build and "--build-dir" not in options:
         words += ["--build-dir", build]
-    return subprocess.run([str(word) for word in [*words, *options]], capture_output=True, text=True, timeout=timeout,
-                          stdin=subprocess.DEVNULL, check=False, env=dict(os.environ, **(environment or {})))
+    return subprocess.run(
+        [str(word) for word in [*words, *options]],
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        stdin=subprocess.DEVNULL,
+        check=False,
+        env=dict(os.environ, **(environment or {})),
+    )

@@ -22,11 +22,11 @@ def read_safetensors(path):
     raw = path.read_bytes()
     size = struct.unpack_from("<Q", raw)[0]
     tensors = {}
-    for name, entry in json.loads(raw[8:8 + size]).items():
+    for name, entry in json.loads(raw[8 : 8 + size]).items():
         if name != "__metadata__":
             begin, end = entry["data_offsets"]
             values = array.array({"F32": "f", "I32": "i"}[entry["dtype"]])
-            values.frombytes(raw[8 + size + begin:8 + size + end])
+            values.frombytes(raw[8 + size + begin : 8 + size + end])
             tensors[name] = (entry["shape"], values)
     return tensors
 
@@ -46,7 +46,7 @@ class GoldenPrompt:
         greedy_rows = tensors[f"p{index}.greedy_logits"][1]
 
         def at(rows, row, token):
-            return log_softmax_at(rows[row * vocab:(row + 1) * vocab], token)
+            return log_softmax_at(rows[row * vocab : (row + 1) * vocab], token)
 
         self.logprobs = [None] + [at(prompt_rows, row, token) for row, token in enumerate(self.ids[1:])]
         self.logprobs += [at(greedy_rows, row, token) for row, token in enumerate(self.greedy)]

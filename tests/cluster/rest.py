@@ -37,8 +37,10 @@ class Stream:
         host, port = url.removeprefix("http://").rsplit(":", 1)
         self._socket = socket.create_connection((host, int(port)), timeout)
         body = json.dumps({"model": model_name(url), "stream": True, **fields}).encode()
-        self._socket.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: krait\r\nContent-Type: application/json\r\n"
-                             b"Content-Length: %d\r\n\r\n" % len(body) + body)
+        self._socket.sendall(
+            b"POST /v1/completions HTTP/1.1\r\nHost: krait\r\nContent-Type: application/json\r\n"
+            b"Content-Length: %d\r\n\r\n" % len(body) + body
+        )
         self._response = None
 
     def _begin(self):
@@ -59,7 +61,7 @@ class Stream:
             if not line:
                 return None
             if line.startswith(b"data: "):
-                text = line[len(b"data: "):].decode().strip()
+                text = line[len(b"data: ") :].decode().strip()
                 return text if text == "[DONE]" else json.loads(text)
 
     def read_all(self):

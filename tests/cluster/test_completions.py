@@ -107,7 +107,9 @@ def test_a_changed_later_token_changes_no_earlier_logprob(demo):
     ids = ids_of(demo, PROMPT + " a single man in possession of a good fortune")
     changed = ids[:-3] + [(ids[-3] + 1) % 4096] + ids[-2:]
     fields = {"max_tokens": 0, "echo": True, "logprobs": 0}
-    one, two = (complete(demo.url, prompt=p, **fields)["choices"][0]["logprobs"]["token_logprobs"] for p in (ids, changed))
+    one, two = (
+        complete(demo.url, prompt=p, **fields)["choices"][0]["logprobs"]["token_logprobs"] for p in (ids, changed)
+    )
     assert one[:-3] == two[:-3]
     assert one[-2:] != two[-2:]
 
@@ -132,7 +134,7 @@ def test_a_stop_string_ends_the_text_before_it(demo):
         else:
             choice = complete(demo.url, prompt=PROMPT, max_tokens=40, temperature=0, stop=stop)["choices"][0]
             text, reason = choice["text"], choice["finish_reason"]
-        assert (text, reason) == (whole[:whole.index(stop)], "stop")
+        assert (text, reason) == (whole[: whole.index(stop)], "stop")
     assert complete(demo.url, prompt=PROMPT, max_tokens=40, temperature=0, stop=["\x01"])["choices"][0]["text"] == whole
 
 
@@ -166,16 +168,35 @@ def test_ignore_eos_and_finish_reasons(demo):
     assert ignored["finish_reason"] == "length" and ignored["token_ids"] == [0] * 5
 
 
-@pytest.mark.parametrize("fields, param", [
-    ({"temperature": -1}, "temperature"), ({"temperature": "hot"}, "temperature"), ({"top_p": 0}, "top_p"),
-    ({"top_p": 1.5}, "top_p"), ({"max_tokens": -1}, "max_tokens"), ({"max_tokens": 1.5}, "max_tokens"),
-    ({"n": 0}, "n"), ({"n": 100000}, "n"), ({"logprobs": 1000}, "logprobs"), ({"stop": 5}, "stop"),
-    ({"prompt": []}, "prompt"), ({"prompt": ""}, "prompt"), ({"prompt": [4096]}, "prompt"), ({"prompt": [-1]}, "prompt"),
-    ({"prompt": {"a": 1}}, "prompt"), ({"logit_bias": {"x": 1}}, "logit_bias"), ({"best_of": 3}, "best_of"),
-    ({"suffix": "x"}, "suffix"), ({"stream": "yes"}, "stream"), ({"seed": 1.5}, "seed"),
-])
+@pytest.mark.parametrize(
+    "fields, param",
+    [
+        ({"temperature": -1}, "temperature"),
+        ({"temperature": "hot"}, "temperature"),
+        ({"top_p": 0}, "top_p"),
+        ({"top_p": 1.5}, "top_p"),
+        ({"max_tokens": -1}, "max_tokens"),
+        ({"max_tokens": 1.5}, "max_tokens"),
+        ({"n": 0}, "n"),
+        ({"n": 100000}, "n"),
+        ({"logprobs": 1000}, "logprobs"),
+        ({"stop": 5}, "stop"),
+        ({"prompt": []}, "prompt"),
+        ({"prompt": ""}, "prompt"),
+        ({"prompt": [4096]}, "prompt"),
+        ({"prompt": [-1]}, "prompt"),
+        ({"prompt": {"a": 1}}, "prompt"),
+        ({"logit_bias": {"x": 1}}, "logit_bias"),
+        ({"best_of": 3}, "best_of"),
+        ({"suffix": "x"}, "suffix"),
+        ({"stream": "yes"}, "stream"),
+        ({"seed": 1.5}, "seed"),
+    ],
+)
 def test_a_bad_field_is_named(demo, model, fields, param):
-    status, _, document = post(demo.url, "/v1/completions", {"model": model, "prompt": PROMPT, "max_tokens": 3, **fields})
+    status, _, document = post(
+        demo.url, "/v1/completions", {"model": model, "prompt": PROMPT, "max_tokens": 3, **fields}
+    )
     assert status == 400, document
     error = document["error"]
     assert error["type"] == "invalid_request_error" and error["message"]

@@ -10,7 +10,7 @@ from reference import DEMO_MODEL
 from rest import complete, post
 
 REFERENCE = json.loads((DEMO_MODEL / "reference.json").read_text(encoding="utf-8"))
-# Log-likelihood sums of thousands of tokens: each log-probability may be off by 1e-4, and errors do not all point one way.
+# Log-likelihood sums of thousands of tokens: each may be off by 1e-4, and errors do not all point one way.
 NLL_TOLERANCE_PER_TOKEN = 1e-4
 
 

@@ -42,7 +42,7 @@ def _prefilling(url):
 
 
 def _fastest(url, begin):
-    """Seconds from the drop to an idle cluster, the best of a few tries: the machine may be busy, the server must not be."""
+    """Seconds from the drop to an idle cluster, the best of a few tries: the machine may be busy."""
     best = float("inf")
     for _ in range(TRIES):
         request = begin()

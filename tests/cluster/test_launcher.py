@@ -52,15 +52,42 @@ def test_command_that_does_not_exist(fake):
 
 
 def test_options_reach_the_daemons(fake, model):
-    done = run_up(*fake, "--dtype", "bf16", "--threads", 3, "--slots", 5, "--max-queue", 6, "--max-step-ms", 7.5,
-                  "--served-model-name", "austen", "--shard-arg=--more", "--", "bash", "-c",
-                  'head -n 1 "$KRAIT_RUN_DIR"/logs/*.log')
+    done = run_up(
+        *fake,
+        "--dtype",
+        "bf16",
+        "--threads",
+        3,
+        "--slots",
+        5,
+        "--max-queue",
+        6,
+        "--max-step-ms",
+        7.5,
+        "--served-model-name",
+        "austen",
+        "--shard-arg=--more",
+        "--",
+        "bash",
+        "-c",
+        'head -n 1 "$KRAIT_RUN_DIR"/logs/*.log',
+    )
     assert done.returncode == 0, done.stderr
     coordinator = next(line for line in done.stdout.splitlines() if line.startswith("COORDINATOR"))
     rank = next(line for line in done.stdout.splitlines() if line.startswith("RANK_1"))
     assert "--served-model-name austen" in coordinator and "--group g0" in coordinator
-    for words in (f"--model {model}", "--group g0 --rank 1 --world 2", "--dtype bf16", "--threads 3", "--slots 5",
-                  "--max-queue 6", "--max-step-ms 7.5", "--served-model-name austen", "--metrics-port 0", "--more"):
+    for words in (
+        f"--model {model}",
+        "--group g0 --rank 1 --world 2",
+        "--dtype bf16",
+        "--threads 3",
+        "--slots 5",
+        "--max-queue 6",
+        "--max-step-ms 7.5",
+        "--served-model-name austen",
+        "--metrics-port 0",
+        "--more",
+    ):
         assert words in rank, words
 
 
@@ -81,11 +108,14 @@ def test_a_lost_coordinator_ends_it(fake):
         assert up.sockets() == []
 
 
-@pytest.mark.parametrize("who, order, words", [
-    ("RANK_1", "exit 3", ["rank 1 of group g0", "exited with code 3", "cannot go on, for a reason"]),
-    ("COORDINATOR", "exit 4", ["coordinator", "exited with code 4", "cannot go on, for a reason"]),
-    ("RANK_0", "die 5", ["rank 0 of group g0", "exited with code 5", "these are my last words"]),
-])
+@pytest.mark.parametrize(
+    "who, order, words",
+    [
+        ("RANK_1", "exit 3", ["rank 1 of group g0", "exited with code 3", "cannot go on, for a reason"]),
+        ("COORDINATOR", "exit 4", ["coordinator", "exited with code 4", "cannot go on, for a reason"]),
+        ("RANK_0", "die 5", ["rank 0 of group g0", "exited with code 5", "these are my last words"]),
+    ],
+)
 def test_a_death_while_starting_is_named(fake, who, order, words):
     done = run_up(*fake, "--", "true", environment={f"KRAIT_FAKE_{who}": order, "KRAIT_FAKE_LOAD_S": "30"})
     assert done.returncode == 1
@@ -97,7 +127,7 @@ def test_a_death_while_starting_is_named(fake, who, order, words):
 def test_a_silent_process_is_named_when_patience_ends(fake):
     done = run_up(*fake, "--ready-timeout", 1, "--", "true", environment={"KRAIT_FAKE_LOAD_S": "600"})
     assert done.returncode == 1
-    assert "group g0: loading" in done.stderr
+    assert "g0 is loading: rank 1" in done.stderr
 
 
 def test_a_death_while_running_is_named_and_the_rest_stays(fake):
@@ -129,9 +159,13 @@ def test_what_ignores_sigterm_is_killed(fake):
 def test_kill_9_of_the_launcher_leaves_nothing(model, deaf):
     environment = {"KRAIT_FAKE_RANK_1": "deaf"} if deaf else {}
     words = [str(w) for w in (UP, "--build-dir", FAKE_BUILD, "--model", model, "--port", 0, "--no-sample")]
-    process = subprocess.Popen([*words, "--", "bash", "-c", 'echo "$KRAIT_RUN_DIR" && exec sleep 600'],
-                               stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
-                               env=dict(os.environ, **environment))
+    process = subprocess.Popen(
+        [*words, "--", "bash", "-c", 'echo "$KRAIT_RUN_DIR" && exec sleep 600'],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        env=dict(os.environ, **environment),
+    )
     run_dir = pathlib.Path(process.stdout.readline().strip())
     document = json.loads((run_dir / "cluster.json").read_text(encoding="utf-8"))
     children = pathlib.Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text(encoding="ascii").split()
@@ -192,15 +226,18 @@ def test_a_port_in_use_is_refused_before_anything_starts(fake):
     assert f"127.0.0.1:{port} is in use" in done.stderr
 
 
-@pytest.mark.parametrize("options, words", [
-    (["--ranks", "9"], "9 is not between 1 and 8"),
-    (["--port", "x"], "'x' is not a number"),
-    (["--dtype", "f64"], "--dtype"),
-    (["--model", "/no/such/model"], "/no/such/model: no such folder"),
-    (["--tokenizer", "/no/such/file"], "--tokenizer /no/such/file: no such file"),
-    (["--no-such-option"], "--no-such-option"),
-    (["--"], "no command after --"),
-])
+@pytest.mark.parametrize(
+    "options, words",
+    [
+        (["--ranks", "9"], "9 is not between 1 and 8"),
+        (["--port", "x"], "'x' is not a number"),
+        (["--dtype", "f64"], "--dtype"),
+        (["--model", "/no/such/model"], "/no/such/model: no such folder"),
+        (["--tokenizer", "/no/such/file"], "--tokenizer /no/such/file: no such file"),
+        (["--no-such-option"], "--no-such-option"),
+        (["--"], "no command after --"),
+    ],
+)
 def test_bad_options_are_named(fake, options, words):
     done = run_up(*fake, *options)
     assert done.returncode == 2
@@ -222,6 +259,10 @@ def test_missing_programs_are_named(model, tmp_path):
 def test_missing_packages_are_seen():
     script = '. "$1"; printf "bash\\nno-such-package-here  # why\\n" >"$2"; say_missing "$2"'
     with tempfile.NamedTemporaryFile() as names:
-        done = subprocess.run(["bash", "-c", script, "-", REPOSITORY / "deploy/launcher/packages.sh", names.name],
-                              capture_output=True, text=True, check=True)
+        done = subprocess.run(
+            ["bash", "-c", script, "-", REPOSITORY / "deploy/launcher/packages.sh", names.name],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
     assert done.stdout.split() == ["no-such-package-here"]

@@ -108,10 +108,27 @@ def _refuses(up, model):
 
 def test_kill_9_of_the_launcher_leaves_nothing():
     before = segments()
-    words = [str(w) for w in (UP, "--port", 0, "--no-sample", "--ranks", 3, "--model", golden_model("mamba"),
-                              "--build-dir", golden_model("mamba").parents[2])]
-    process = subprocess.Popen([*words, "--", "bash", "-c", 'echo "$KRAIT_RUN_DIR" && exec sleep 600'],
-                               stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    words = [
+        str(w)
+        for w in (
+            UP,
+            "--port",
+            0,
+            "--no-sample",
+            "--ranks",
+            3,
+            "--model",
+            golden_model("mamba"),
+            "--build-dir",
+            golden_model("mamba").parents[2],
+        )
+    ]
+    process = subprocess.Popen(
+        [*words, "--", "bash", "-c", 'echo "$KRAIT_RUN_DIR" && exec sleep 600'],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
     run_dir = pathlib.Path(process.stdout.readline().strip())
     document = json.loads((run_dir / "cluster.json").read_text(encoding="utf-8"))
     process.kill()

@@ -47,9 +47,16 @@ def prometheus(demo, tmp_path_factory):
     shutil.copy(demo.run_dir / "prometheus-targets.json", folder / "targets")
     port = _free_port()
     with open(folder / "log", "wb") as log:
-        server = subprocess.Popen([TOOLS / "prometheus", f"--config.file={folder / CONFIG.name}",
-                                   f"--storage.tsdb.path={folder / 'data'}", f"--web.listen-address=127.0.0.1:{port}"],
-                                  stdout=log, stderr=subprocess.STDOUT)
+        server = subprocess.Popen(
+            [
+                TOOLS / "prometheus",
+                f"--config.file={folder / CONFIG.name}",
+                f"--storage.tsdb.path={folder / 'data'}",
+                f"--web.listen-address=127.0.0.1:{port}",
+            ],
+            stdout=log,
+            stderr=subprocess.STDOUT,
+        )
     try:
         yield f"http://127.0.0.1:{port}", folder
     finally:
@@ -73,10 +80,23 @@ def test_prometheus_scrapes_every_process(demo, prometheus):
     url, folder = prometheus
     complete(demo.url, prompt="Mr. Darcy", max_tokens=3)
     count = len(demo.document["processes"])
-    wait_for(lambda: [t["health"] for t in _targets(url)] == ["up"] * count,
-             f"{count} healthy targets; {[t.get('lastError') for t in _targets(url)]} {pathlib.Path(folder / 'log')}", 60)
-    result = wait_for(lambda: (found := _query(url, "krait_build_info")) if len(found := _query(url, "krait_build_info"))
-                      == count else None, "build_info of each process", 60)
+    wait_for(
+        lambda: [t["health"] for t in _targets(url)] == ["up"] * count,
+        f"{count} healthy targets; {[t.get('lastError') for t in _targets(url)]} {pathlib.Path(folder / 'log')}",
+        60,
+    )
+    result = wait_for(
+        lambda: (
+            (found := _query(url, "krait_build_info"))
+            if len(found := _query(url, "krait_build_info")) == count
+            else None
+        ),
+        "build_info of each process",
+        60,
+    )
     assert {(r["metric"]["role"], r["metric"]["rank"]) for r in result} == {
-        ("coordinator", ""), ("shard", "0"), ("shard", "1")}
+        ("coordinator", ""),
+        ("shard", "0"),
+        ("shard", "1"),
+    }
     assert all(r["value"][1] == "1" for r in result)

@@ -18,9 +18,21 @@ def prompts():
 
 
 def ask(url, prompt):
-    choice = complete(url, prompt=prompt.ids, max_tokens=GREEDY_TOKENS, temperature=0, logprobs=5, echo=True,
-                      ignore_eos=True, return_token_ids=True)["choices"][0]
-    return choice["token_ids"][-GREEDY_TOKENS:], choice["logprobs"]["token_logprobs"], choice["logprobs"]["top_logprobs"]
+    choice = complete(
+        url,
+        prompt=prompt.ids,
+        max_tokens=GREEDY_TOKENS,
+        temperature=0,
+        logprobs=5,
+        echo=True,
+        ignore_eos=True,
+        return_token_ids=True,
+    )["choices"][0]
+    return (
+        choice["token_ids"][-GREEDY_TOKENS:],
+        choice["logprobs"]["token_logprobs"],
+        choice["logprobs"]["top_logprobs"],
+    )
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 3, 8])
@@ -39,8 +51,13 @@ def test_the_golden_model_as_served(clusters, prompts, ranks):
 def _noise(url, vocab, seed):
     """A request of random length that comes and goes beside the one that is watched."""
     rng = random.Random(seed)
-    complete(url, prompt=[rng.randrange(3, vocab) for _ in range(rng.randint(1, 200))],
-             max_tokens=rng.randint(1, 60), temperature=1, seed=seed)
+    complete(
+        url,
+        prompt=[rng.randrange(3, vocab) for _ in range(rng.randint(1, 200))],
+        max_tokens=rng.randint(1, 60),
+        temperature=1,
+        seed=seed,
+    )
 
 
 @pytest.mark.parametrize("ranks, threads", [(1, 1), (2, 1), (2, 2), (4, 1)])

@@ -19,8 +19,13 @@ def errors_in(root, paths):
     """One complaint a file: its first line that would change."""
     if not paths:
         return []
-    done = subprocess.run([clang_format(), "--dry-run", "--Werror", f"--style=file:{root}/.clang-format", *paths],
-                          cwd=root, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [clang_format(), "--dry-run", "--Werror", f"--style=file:{root}/.clang-format", *paths],
+        cwd=root,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     first = {}
     for line in done.stderr.splitlines():
         match = _COMPLAINT.match(line)

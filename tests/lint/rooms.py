@@ -21,16 +21,24 @@ MAY_INCLUDE = {
     "shard_server/state": _SHARD_BASE,
     "shard_server/collectives": _SHARD_BASE,
     "shard_server/weights": _SHARD_BASE,
-    **{f"shard_server/{room}": _SHARD_BASE + [f"shard_server/{earlier}" for earlier in _SHARD_ORDER[:index]]
-       for index, room in enumerate(_SHARD_ORDER) if index >= 3},
+    **{
+        f"shard_server/{room}": _SHARD_BASE + [f"shard_server/{earlier}" for earlier in _SHARD_ORDER[:index]]
+        for index, room in enumerate(_SHARD_ORDER)
+        if index >= 3
+    },
     "shard_server": _SHARD_BASE,
     "coordinator/tokenizer": ["common"],
     "coordinator/chat_template": ["common"],
     "coordinator/prefix_directory": ["common"],
     "coordinator/http": ["common"],
     "coordinator/routing": ["common", "coordinator/prefix_directory"],
-    "coordinator/requests": ["common", "coordinator/routing", "coordinator/prefix_directory", "coordinator/tokenizer",
-                             "coordinator/chat_template"],
+    "coordinator/requests": [
+        "common",
+        "coordinator/routing",
+        "coordinator/prefix_directory",
+        "coordinator/tokenizer",
+        "coordinator/chat_template",
+    ],
     "coordinator/api": ["common", "coordinator"],
     "coordinator": ["common"],
     "tests": ["common", "kernels", "shard_server", "coordinator", "deploy"],
@@ -88,5 +96,8 @@ def errors_in(path, text):
 
 
 def check(root):
-    return [error for path in source_files(root, CPP_SUFFIXES)
-            for error in errors_in(str(path), (root / path).read_text(encoding="utf-8"))]
+    return [
+        error
+        for path in source_files(root, CPP_SUFFIXES)
+        for error in errors_in(str(path), (root / path).read_text(encoding="utf-8"))
+    ]

@@ -1,5 +1,5 @@
-"""Files up to 400 lines, functions up to 70: a ratchet. What is larger today stands in sizes_allowed.txt with its size; it
-may shrink and not grow, and nothing may join it."""
+"""Files up to 400 lines, functions up to 70: a ratchet. What is larger today stands in sizes_allowed.txt with its size;
+it may shrink and not grow, and nothing may join it."""
 
 import ast
 import re
@@ -68,8 +68,11 @@ def _name(head):
 
 
 def python_functions(text):
-    return [(node.name, node.lineno, node.end_lineno - node.lineno + 1) for node in ast.walk(ast.parse(text))
-            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))]
+    return [
+        (node.name, node.lineno, node.end_lineno - node.lineno + 1)
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+    ]
 
 
 def oversize(path, text):
@@ -96,10 +99,16 @@ def read_allowed(text):
 
 def compare(large, allowed):
     """Complaints: what is new or grew, and what may be struck from the list."""
-    errors = [f"{key}: {lines} lines, at most {allowed.get(key, 'the limit')} allowed"
-              for key, lines in sorted(large.items()) if lines > allowed.get(key, 0)]
-    errors += [f"{ALLOWED}: {key} is now {large.get(key, 'within the limit')}: write that down"
-               for key, lines in sorted(allowed.items()) if large.get(key, 0) < lines]
+    errors = [
+        f"{key}: {lines} lines, at most {allowed.get(key, 'the limit')} allowed"
+        for key, lines in sorted(large.items())
+        if lines > allowed.get(key, 0)
+    ]
+    errors += [
+        f"{ALLOWED}: {key} is now {large.get(key, 'within the limit')}: write that down"
+        for key, lines in sorted(allowed.items())
+        if large.get(key, 0) < lines
+    ]
     return errors
 
 

@@ -11,7 +11,8 @@ CTEST = """<testsuite><testcase name="unit_a" status="fail"/><testcase name="uni
 <testcase name="missing" status="notrun"/></testsuite>"""
 CLEAN = """<testsuites><testsuite name="S"><testcase name="a" status="run" result="completed" classname="S"/>
 <testcase name="b" status="run" result="completed" classname="S"/></testsuite></testsuites>"""
-PYTEST = """<testsuites><testsuite><testcase classname="t" name="a"/><testcase classname="t" name="b"><failure/></testcase>
+PYTEST = """<testsuites><testsuite><testcase classname="t" name="a"/>
+<testcase classname="t" name="b"><failure/></testcase>
 <testcase classname="t" name="c"><error/></testcase><testcase classname="t" name="d"><skipped message="why"/></testcase>
 </testsuite></testsuites>"""
 
@@ -35,4 +36,7 @@ def test_pytest(tmp_path):
 
 def test_a_program_that_leaves_no_report_is_a_failure(tmp_path):
     assert str(count.of_pytest(tmp_path / "none.xml").including_exit(3, "pytest")) == "0 passed, 1 failed, 0 skipped"
-    assert str(count.of_ctest(tmp_path / "none.xml", tmp_path).including_exit(0, "ctest")) == "0 passed, 0 failed, 0 skipped"
+    assert (
+        str(count.of_ctest(tmp_path / "none.xml", tmp_path).including_exit(0, "ctest"))
+        == "0 passed, 0 failed, 0 skipped"
+    )

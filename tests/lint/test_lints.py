@@ -22,41 +22,47 @@ def test_there_is_something_to_read():
     assert len(source_files(ROOT, {".h", ".cc"})) > 20
 
 
-@pytest.mark.parametrize("path, line", [
-    ("common/base/a.h", '#include "common/tensor/dtype.h"'),
-    ("common/transport/a.cc", '#include "common/wire/messages.h"'),
-    ("kernels/gemm/a.cc", '#include "common/model/partition.h"'),
-    ("shard_server/state/a.cc", '#include "shard_server/blocks/mamba.h"'),
-    ("shard_server/state/a.cc", '#include "shard_server/collectives/communicator.h"'),
-    ("shard_server/blocks/a.cc", '  #  include "shard_server/engine/engine.h"'),
-    ("shard_server/service/a.cc", '#include "coordinator/http/server.h"'),
-    ("coordinator/http/a.cc", '#include "coordinator/tokenizer/tokenizer.h"'),
-    ("coordinator/requests/a.cc", '#include "coordinator/http/server.h"'),
-    ("coordinator/requests/a.cc", '#include "coordinator/api/server.h"'),
-    ("coordinator/api/a.cc", '#include "kernels/device/stream.h"'),
-    ("coordinator/api/a.cc", '#include "../requests/core.h"'),
-    ("somewhere/a.cc", '#include "common/base/check.h"'),
-    ("coordinator/api/a.cc", "#include <boost/beast/http.hpp>"),
-    ("coordinator/requests/a.cc", "#include <zmq.hpp>"),
-    ("shard_server/service/a.cc", "#include <capnp/message.h>"),
-    ("shard_server/service/a.cc", '#include "common/wire/cluster.capnp.h"'),
-    ("shard_server/engine/a.cc", "#include <prometheus/counter.h>"),
-    ("common/base/a.cc", "#include <gtest/gtest.h>"),
-    ("shard_server/blocks/a.cc", "#include <cuda_runtime.h>"),
-])
+@pytest.mark.parametrize(
+    "path, line",
+    [
+        ("common/base/a.h", '#include "common/tensor/dtype.h"'),
+        ("common/transport/a.cc", '#include "common/wire/messages.h"'),
+        ("kernels/gemm/a.cc", '#include "common/model/partition.h"'),
+        ("shard_server/state/a.cc", '#include "shard_server/blocks/mamba.h"'),
+        ("shard_server/state/a.cc", '#include "shard_server/collectives/communicator.h"'),
+        ("shard_server/blocks/a.cc", '  #  include "shard_server/engine/engine.h"'),
+        ("shard_server/service/a.cc", '#include "coordinator/http/server.h"'),
+        ("coordinator/http/a.cc", '#include "coordinator/tokenizer/tokenizer.h"'),
+        ("coordinator/requests/a.cc", '#include "coordinator/http/server.h"'),
+        ("coordinator/requests/a.cc", '#include "coordinator/api/server.h"'),
+        ("coordinator/api/a.cc", '#include "kernels/device/stream.h"'),
+        ("coordinator/api/a.cc", '#include "../requests/core.h"'),
+        ("somewhere/a.cc", '#include "common/base/check.h"'),
+        ("coordinator/api/a.cc", "#include <boost/beast/http.hpp>"),
+        ("coordinator/requests/a.cc", "#include <zmq.hpp>"),
+        ("shard_server/service/a.cc", "#include <capnp/message.h>"),
+        ("shard_server/service/a.cc", '#include "common/wire/cluster.capnp.h"'),
+        ("shard_server/engine/a.cc", "#include <prometheus/counter.h>"),
+        ("common/base/a.cc", "#include <gtest/gtest.h>"),
+        ("shard_server/blocks/a.cc", "#include <cuda_runtime.h>"),
+    ],
+)
 def test_rooms_finds(path, line):
     assert len(list(rooms.errors_in(path, f"#include <vector>\n{line}\n"))) == 1
 
 
-@pytest.mark.parametrize("path, line", [
-    ("shard_server/engine/a.cc", '#include "shard_server/blocks/mamba.h"'),
-    ("shard_server/shard_main.cc", '#include "shard_server/service/service.h"'),
-    ("coordinator/api/a.cc", '#include "coordinator/http/server.h"'),
-    ("coordinator/http/a.cc", "#include <boost/asio/awaitable.hpp>"),
-    ("common/wire/codec.cc", "#include <capnp/message.h>"),
-    ("tests/unit/common/wire/a_test.cc", '#include "shard_server/engine/engine.h"'),
-    ("deploy/tools/a_main.cc", '#include "coordinator/tokenizer/tokenizer.h"'),
-])
+@pytest.mark.parametrize(
+    "path, line",
+    [
+        ("shard_server/engine/a.cc", '#include "shard_server/blocks/mamba.h"'),
+        ("shard_server/shard_main.cc", '#include "shard_server/service/service.h"'),
+        ("coordinator/api/a.cc", '#include "coordinator/http/server.h"'),
+        ("coordinator/http/a.cc", "#include <boost/asio/awaitable.hpp>"),
+        ("common/wire/codec.cc", "#include <capnp/message.h>"),
+        ("tests/unit/common/wire/a_test.cc", '#include "shard_server/engine/engine.h"'),
+        ("deploy/tools/a_main.cc", '#include "coordinator/tokenizer/tokenizer.h"'),
+    ],
+)
 def test_rooms_allows(path, line):
     assert not list(rooms.errors_in(path, line))
 
@@ -66,10 +72,20 @@ def _function(name, lines, inside=""):
 
 
 def test_sizes_finds_a_long_function():
-    text = ("namespace krait {\nclass A final {\n public:\n" + _function("member", 71) + "};\n"
-            + "const char* kText = \"{{{\";  // {{\n" + _function("short_one", 70)
-            + "struct B { int x = 0; };\nint table[] = {\n" + "  1,\n" * 90 + "};\n" + _function("long_one", 72, " if (x) { --x; }")
-            + "A::A(int x) : a_(x) {\n" + "  go();\n" * 80 + "}\n}  // namespace krait\n")
+    text = (
+        "namespace krait {\nclass A final {\n public:\n"
+        + _function("member", 71)
+        + "};\n"
+        + 'const char* kText = "{{{";  // {{\n'
+        + _function("short_one", 70)
+        + "struct B { int x = 0; };\nint table[] = {\n"
+        + "  1,\n" * 90
+        + "};\n"
+        + _function("long_one", 72, " if (x) { --x; }")
+        + "A::A(int x) : a_(x) {\n"
+        + "  go();\n" * 80
+        + "}\n}  // namespace krait\n"
+    )
     assert sizes.oversize("a.cc", text) == {"a.cc member": 71, "a.cc long_one": 72, "a.cc A::A": 82}
 
 

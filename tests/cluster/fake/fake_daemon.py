@@ -1,7 +1,7 @@
 """Stands in for krait-coordinator and krait-shard where the launcher itself is tested.
 
-KRAIT_FAKE_<COORDINATOR | RANK_r> chooses what it does: "exit N" at once, "silent" (never ready), "die N" (ready, then exits
-N after a moment), "deaf" (ignores SIGTERM). KRAIT_FAKE_LOAD_S is how long /ready says 503.
+KRAIT_FAKE_<COORDINATOR | RANK_r> chooses what it does: "exit N" at once, "silent" (never ready), "die N" (ready, then
+exits N after a moment), "deaf" (ignores SIGTERM). KRAIT_FAKE_LOAD_S is how long /ready says 503.
 """
 
 import http.server
@@ -34,7 +34,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
         if self.path == "/ready":
             loading = time.monotonic() - self.began < float(os.environ.get("KRAIT_FAKE_LOAD_S", "0"))
-            self._answer(503 if loading else 200, {"waiting_for": ["group g0: loading"] if loading else []})
+            self._answer(503 if loading else 200, {"groups": [{"name": "g0", "state": "loading", "detail": "rank 1"}]})
         elif self.path == "/v1/models":
             self._answer(200, {"data": [{"id": "fake"}]})
         else:
