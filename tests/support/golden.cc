@@ -21,9 +21,13 @@ std::vector<T> copy_elements(const TensorView& view) {
 
 }  // namespace
 
-std::string golden_path(std::string_view relative) { return fmt::format("{}/golden/{}", KRAIT_BUILD_DIR, relative); }
+std::string golden_path(std::string_view relative) {
+  return fmt::format("{}/golden/{}", KRAIT_BUILD_DIR, relative);
+}
 
-std::string source_path(std::string_view relative) { return fmt::format("{}/{}", KRAIT_SOURCE_DIR, relative); }
+std::string source_path(std::string_view relative) {
+  return fmt::format("{}/{}", KRAIT_SOURCE_DIR, relative);
+}
 
 Reference::Reference(const std::string& path) {
   auto file = SafetensorsFile::open(path);
@@ -31,7 +35,9 @@ Reference::Reference(const std::string& path) {
   file_ = std::move(file).value();
 }
 
-bool Reference::has(std::string_view name) const { return file_->find(name) != nullptr; }
+bool Reference::has(std::string_view name) const {
+  return file_->find(name) != nullptr;
+}
 
 const Shape& Reference::shape(std::string_view name) const {
   const TensorView* view = file_->find(name);
