@@ -1,0 +1,52 @@
+// After the group has formed, operations allocate nothing: they run inside a step.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <new>
+
+#include "shard_server/collectives/loopback.h"
+#include "tests/support/rank_threads.h"
+
+namespace {
+thread_local int64_t allocations = 0;
+}  // namespace
+
+void* operator new(size_t bytes) {
+  ++allocations;
+  if (void* memory = std::malloc(bytes > 0 ? bytes : 1)) return memory;
+  throw std::bad_alloc();
+}
+void operator delete(void* memory) noexcept {
+  std::free(memory);
+}
+void operator delete(void* memory, size_t) noexcept {
+  std::free(memory);
+}
+
+namespace krait::collectives {
+namespace {
+
+TEST(CollectiveAllocation, OperationsAllocateNothing) {
+  Options options = fresh_options(3, ReduceOrder::kRankOrder);
+  options.stage_bytes = 4096;
+  options.two_shot_bytes = 1024;
+  const auto results = run_ranks(make_loopback_communicator, options, [](Communicator& communicator) -> Status {
+    std::vector<float> data(10'000, 1.0f), gathered(30'000);
+    const std::vector<int64_t> sizes = {4, 0, 8};
+    const int64_t before = allocations;
+    RETURN_IF_ERROR(communicator.all_reduce(10, 1000, data.data(), data.data()));
+    RETURN_IF_ERROR(communicator.all_reduce(1, 10, data.data(), data.data()));
+    RETURN_IF_ERROR(communicator.all_gather(40'000, data.data(), gathered.data()));
+    RETURN_IF_ERROR(communicator.all_gather_rows(5, sizes, data.data(), gathered.data()));
+    RETURN_IF_ERROR(communicator.broadcast(1, 4000, data.data()));
+    RETURN_IF_ERROR(communicator.barrier());
+    if (allocations != before) return Error{Errc::kInternal, fmt::format("{} allocations", allocations - before), ""};
+    return {};
+  });
+  EXPECT_GT(allocations, 0);  // the counter counts
+  for (const Status& result : results)
+    EXPECT_TRUE(result.ok()) << to_string(result.error());
+}
+
+}  // namespace
+}  // namespace krait::collectives
