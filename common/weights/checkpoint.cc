@@ -1,6 +1,5 @@
 #include "common/weights/checkpoint.h"
 
-#include <filesystem>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <sys/stat.h>
@@ -9,6 +8,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <set>
 
 #define XXH_INLINE_ALL
@@ -230,7 +230,9 @@ std::string Checkpoint::fingerprint() const {
 }
 
 std::string model_name_of(const std::string& model_dir) {
-  std::filesystem::path folder = std::filesystem::absolute(model_dir).lexically_normal();
+  std::error_code error;  // without a working directory the name is taken from the path as given
+  std::filesystem::path folder = std::filesystem::absolute(model_dir, error);
+  folder = (error ? std::filesystem::path(model_dir) : folder).lexically_normal();
   if (!folder.has_filename()) folder = folder.parent_path();
   return folder.filename();
 }
