@@ -4,110 +4,13 @@
 #include <capnp/message.h>
 #include <capnp/serialize.h>
 
-#include <limits>
-
 #include "common/base/limits.h"
 #include "common/wire/cluster.capnp.h"
 #include "common/wire/codec.h"
+#include "common/wire/decode_checks.h"
 
 namespace krait::wire {
-namespace {
-
-/// Thrown and caught within this file.
-struct Refusal final {
-  std::string reason;
-};
-
-[[noreturn]] void refuse(std::string reason) {
-  throw Refusal{std::move(reason)};
-}
-
-template <class T>
-T in_range(std::string_view field, T value, int64_t low, int64_t high) {
-  if (std::cmp_less(value, low) || std::cmp_greater(value, high)) {
-    refuse(fmt::format("{} is {}, not in [{}, {}]", field, value, low, high));
-  }
-  return value;
-}
-
-template <class T>
-T finite(std::string_view field, T value) {
-  if (!std::isfinite(value)) refuse(fmt::format("{} is not finite", field));
-  return value;
-}
-
-int64_t not_negative(std::string_view field, int64_t value) {
-  return in_range(field, value, 0, std::numeric_limits<int64_t>::max());
-}
-int32_t token_id(std::string_view field, int32_t value) {
-  return in_range(field, value, 0, limits::kMaxVocab - 1);
-}
-int32_t slot_id(std::string_view field, int32_t value) {
-  return in_range(field, value, 0, limits::kMaxSlots - 1);
-}
-uint32_t slot_count(std::string_view field, uint32_t value) {
-  return in_range(field, value, 0, limits::kMaxSlots);
-}
-uint32_t position(std::string_view field, uint32_t value) {
-  return in_range(field, value, 0, limits::kMaxSequenceTokens);
-}
-uint32_t rank_id(uint32_t value) {
-  return in_range("rank", value, 0, limits::kMaxWorld - 1);
-}
-uint32_t world_size(uint32_t value) {
-  return in_range("world", value, 1, limits::kMaxWorld);
-}
-uint32_t port(uint32_t value) {
-  return in_range("metrics port", value, 0, 65'535);
-}
-
-std::string text(std::string_view field, capnp::Text::Reader value, int64_t max_bytes) {
-  if (std::cmp_greater(value.size(), max_bytes)) {
-    refuse(fmt::format("{} has {} bytes, more than {}", field, value.size(), max_bytes));
-  }
-  return {value.cStr(), value.size()};
-}
-std::string name(std::string_view field, capnp::Text::Reader value) {
-  return text(field, value, limits::kMaxWireNameBytes);
-}
-std::string words(std::string_view field, capnp::Text::Reader value) {
-  return text(field, value, limits::kMaxWireTextBytes);
-}
-
-template <class List>
-uint32_t list_size(std::string_view field, const List& list, int64_t max_size) {
-  if (std::cmp_greater(list.size(), max_size)) {
-    refuse(fmt::format("{} has {} elements, more than {}", field, list.size(), max_size));
-  }
-  return list.size();
-}
-
-template <class T, class List>
-std::vector<T> numbers(std::string_view field, const List& list, int64_t max_size) {
-  const uint32_t size = list_size(field, list, max_size);
-  std::vector<T> values(size);
-  for (uint32_t i = 0; i < size; ++i)
-    values[i] = list[i];
-  return values;
-}
-
-template <class List>
-std::vector<int32_t> token_ids(std::string_view field, const List& list, int64_t max_size) {
-  std::vector<int32_t> tokens = numbers<int32_t>(field, list, max_size);
-  for (const int32_t token : tokens)
-    token_id(field, token);
-  return tokens;
-}
-
-template <class T, class List>
-std::vector<T> structs(std::string_view field, const List& list, int64_t max_size) {
-  std::vector<T> values(list_size(field, list, max_size));
-  for (size_t i = 0; i < values.size(); ++i)
-    get(list[static_cast<uint32_t>(i)], values[i]);
-  return values;
-}
-
-}  // namespace
+using namespace decoding;  // NOLINT: its functions are words of this file
 
 static Error get_error(schema::Error::Reader from) {
   Error to;
