@@ -60,6 +60,8 @@ class Engine final {
   // For tests.
   void set_logit_tap(LogitTap tap) { sampler_->set_tap(std::move(tap)); }
   const StatePool& states() const { return states_; }
+  const ModelConfig& config() const { return config_; }
+  const Partition& partition() const { return partition_; }
 
  private:
   Engine() = default;

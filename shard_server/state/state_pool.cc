@@ -17,6 +17,7 @@ LayerState StatePool::reserve(int64_t conv_floats, int64_t ssm_floats) {
   slot_floats_ += round_up(conv_floats, kAlignFloats);
   place.ssm_offset = slot_floats_;
   slot_floats_ += round_up(ssm_floats, kAlignFloats);
+  layers_.push_back(place);
   return place;
 }
 

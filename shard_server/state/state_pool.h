@@ -28,6 +28,9 @@ class StatePool final {
   /// Maps `slots` slots. Pages come into memory when a slot is first used. Error: kResourceExhausted.
   Status allocate(int64_t slots);
 
+  /// What was reserved, in order: one entry a layer that has states.
+  const std::vector<LayerState>& layers() const { return layers_; }
+
   int64_t slots() const { return slots_; }
   /// Floats between neighbouring slots.
   int64_t slot_stride() const { return slot_floats_; }
@@ -37,6 +40,7 @@ class StatePool final {
 
  private:
   kernels::Arena arena_;
+  std::vector<LayerState> layers_;
   int64_t slot_floats_ = 0;
   int64_t slots_ = 0;
   float* base_ = nullptr;

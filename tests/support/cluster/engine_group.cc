@@ -1,0 +1,160 @@
+#include "tests/support/cluster/engine_group.h"
+
+#include <stdexcept>
+#include <thread>
+
+#include "common/base/rng.h"
+#include "common/base/units.h"
+#include "kernels/scan/selective_scan.h"
+#include "shard_server/collectives/loopback.h"
+
+namespace krait::test {
+namespace {
+
+template <class T>
+T value_or_throw(Result<T> result) {
+  if (!result.ok()) throw std::runtime_error(to_string(result.error()));
+  return std::move(result).value();
+}
+
+/// work(rank) on a thread each; the first exception is thrown again here.
+void on_all_ranks(int world, const std::function<void(int rank)>& work) {
+  std::vector<std::exception_ptr> errors(static_cast<size_t>(world));
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < world; ++rank) {
+    threads.emplace_back([&, rank] {
+      try {
+        work(rank);
+      } catch (...) {
+        errors[static_cast<size_t>(rank)] = std::current_exception();
+      }
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  for (const auto& error : errors) {
+    if (error) std::rethrow_exception(error);
+  }
+}
+
+}  // namespace
+
+EngineGroup::EngineGroup(const EngineGroupOptions& options) {
+  auto checkpoint = value_or_throw(Checkpoint::open(options.model_dir));
+  const auto plan = value_or_throw(make_model_plan(checkpoint->config()));
+  const auto partition = value_or_throw(make_partition(plan.config, options.world, options.shares));
+  engines_.resize(static_cast<size_t>(options.world));
+  communicators_.resize(static_cast<size_t>(options.world));
+  const auto hub = collectives::make_loopback_hub();
+  on_all_ranks(options.world, [&](int rank) {
+    shard::EngineOptions engine;
+    engine.rank = rank;
+    engine.partition = partition;
+    engine.dtype = options.dtype;
+    engine.slots = options.slots;
+    engine.max_rows = options.max_rows;
+    engine.stream.threads = options.threads;
+    engine.stream.path = options.path;
+    engine.stream.may_spin = false;
+    engines_[static_cast<size_t>(rank)] = value_or_throw(shard::Engine::load(checkpoint, plan, engine));
+    collectives::Options communicator;
+    communicator.name = "test";
+    communicator.epoch = 1;
+    communicator.rank = rank;
+    communicator.world = options.world;
+    communicator.order =
+        partition.aligned ? collectives::ReduceOrder::kTree : collectives::ReduceOrder::kRankOrder;
+    communicator.max_rows = 8;
+    communicator.max_width = plan.config.hidden_size;
+    communicator.hub = hub;
+    communicators_[static_cast<size_t>(rank)] = value_or_throw(collectives::make_loopback_communicator(communicator));
+  });
+}
+
+EngineGroup::~EngineGroup() = default;
+
+void EngineGroup::keep_logits() {
+  for (auto& engine : engines_) {
+    const bool first = engine == engines_.front();
+    engine->set_logit_tap([this, first](int32_t row, std::span<const float> logits) {
+      if (first) logits_[row].assign(logits.begin(), logits.end());
+    });
+  }
+}
+
+wire::StepDone EngineGroup::step(wire::Step step) {
+  step.step = next_step_++;
+  step.epoch = 1;
+  logits_.clear();
+  std::vector<wire::StepDone> dones(engines_.size());
+  on_all_ranks(static_cast<int>(engines_.size()), [&](int rank) {
+    const auto r = static_cast<size_t>(rank);
+    communicators_[r]->set_deadline_ns(clock_.now_ns() + 60 * kSecond);
+    dones[r] = value_or_throw(engines_[r]->step(step, *communicators_[r], clock_));
+  });
+  for (const auto& done : dones) {
+    if (done.digest != dones[0].digest) throw std::runtime_error(fmt::format("rank {} disagrees", done.rank));
+  }
+  return dones[0];
+}
+
+WholeState EngineGroup::state(int32_t slot) const {
+  const ModelConfig& config = this->config();
+  const int64_t taps = config.conv_kernel - 1;
+  WholeState whole;
+  whole.conv.resize(static_cast<size_t>(config.layers * config.inner_size * taps));
+  whole.ssm.resize(static_cast<size_t>(config.layers * config.inner_size * config.state_size));
+  for (const auto& engine : engines_) {
+    const int rank = static_cast<int>(&engine - engines_.data());
+    const Range range = engine->partition().range(Unit::kChannel, rank);
+    const int64_t padded = kernels::padded_channels(range.size());
+    const float* base = engine->states().slot(slot);
+    for (int64_t layer = 0; layer < config.layers; ++layer) {
+      const auto& place = engine->states().layers().at(static_cast<size_t>(layer));
+      const int64_t channel0 = layer * config.inner_size + range.begin;
+      for (int64_t c = 0; c < range.size(); ++c) {
+        for (int64_t k = 0; k < taps; ++k) {
+          whole.conv[static_cast<size_t>((channel0 + c) * taps + k)] = base[place.conv_offset + k * padded + c];
+        }
+      }
+      kernels::from_blocked(base + place.ssm_offset, range.size(), config.state_size,
+                            whole.ssm.data() + channel0 * config.state_size);
+    }
+  }
+  return whole;
+}
+
+SequenceResult run_sequence(EngineGroup& group, int32_t slot, const std::vector<int32_t>& prompt, int64_t chunk,
+                            uint32_t generate, const wire::SamplingParams& sampling) {
+  SequenceResult result;
+  const auto total = static_cast<int64_t>(prompt.size());
+  for (int64_t begin = 0; begin < total; begin += chunk) {
+    const int64_t end = std::min(total, begin + chunk);
+    wire::Step step;
+    if (begin == 0) step.admissions.push_back({slot, static_cast<uint32_t>(total), sampling});
+    auto& run = step.runs.emplace_back();
+    run.in_slot = begin == 0 ? -1 : slot;
+    run.out_slot = run.sequence_slot = slot;
+    run.position = static_cast<uint32_t>(begin);
+    run.tokens.assign(prompt.begin() + begin, prompt.begin() + end);
+    run.sample = end == total;
+    run.prompt_logprobs = sampling.prompt_logprobs;
+    run.next_token = end < total ? prompt[static_cast<size_t>(end)] : -1;
+    const auto done = group.step(step);
+    for (const auto& [row, logits] : group.logits()) result.prompt_logits.push_back(logits);
+    if (run.sample) result.tokens.push_back(done.samples.at(0).token.token);
+  }
+  result.after_prompt = group.state(slot);
+  for (uint32_t i = 1; i < generate; ++i) {
+    wire::Step step;
+    auto& run = step.runs.emplace_back();
+    run.in_slot = run.out_slot = run.sequence_slot = slot;
+    run.position = static_cast<uint32_t>(total) + i - 1;
+    run.sample = true;
+    const auto done = group.step(step);
+    for (const auto& [row, logits] : group.logits()) result.decode_logits.push_back(logits);
+    result.tokens.push_back(done.samples.at(0).token.token);
+  }
+  return result;
+}
+
+}  // namespace krait::test

@@ -1,0 +1,68 @@
+// The ranks of a group as engines on threads of the test, step by step: logits of any row, state of any slot.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/base/clock.h"
+#include "common/wire/messages.h"
+#include "shard_server/engine/engine.h"
+
+namespace krait::test {
+
+struct EngineGroupOptions final {
+  std::string model_dir;
+  int world = 1;
+  int threads = 1;
+  DType dtype = DType::kF32;
+  uint32_t slots = 4;
+  uint32_t max_rows = 0;
+  kernels::CpuPath path = kernels::best_cpu_path();
+  std::vector<double> shares;
+};
+
+/// The recurrent state of one slot, whole: the ranks' slices put together.
+struct WholeState final {
+  std::vector<float> conv;  // [layers][I][K - 1], oldest first
+  std::vector<float> ssm;   // [layers][I][N]
+};
+
+/// Throws std::runtime_error where something fails, so that the test fails and says why.
+class EngineGroup final {
+ public:
+  explicit EngineGroup(const EngineGroupOptions& options);
+  ~EngineGroup();
+
+  /// Runs one step on all ranks; checks that their digests agree. Epoch and number are filled in.
+  wire::StepDone step(wire::Step step);
+
+  /// Keeps the logits of every row from now on (each row is then gathered whole): by row of the latest step.
+  void keep_logits();
+  const std::map<int32_t, std::vector<float>>& logits() const { return logits_; }
+
+  WholeState state(int32_t slot) const;
+  const ModelConfig& config() const { return engines_[0]->config(); }
+  std::string numerics_id() const { return engines_[0]->numerics_id(); }
+
+ private:
+  SteadyClock clock_;
+  std::vector<std::unique_ptr<shard::Engine>> engines_;
+  std::vector<std::unique_ptr<collectives::Communicator>> communicators_;
+  std::map<int32_t, std::vector<float>> logits_;
+  uint64_t next_step_ = 1;
+};
+
+/// One sequence run through an EngineGroup: prefill in chunks, then greedy or sampled decoding.
+struct SequenceResult final {
+  std::vector<std::vector<float>> prompt_logits;  // [T][V], when logits are kept
+  std::vector<std::vector<float>> decode_logits;  // of each generated token but the first, when kept
+  std::vector<int32_t> tokens;
+  WholeState after_prompt;
+};
+SequenceResult run_sequence(EngineGroup& group, int32_t slot, const std::vector<int32_t>& prompt, int64_t chunk,
+                            uint32_t generate, const wire::SamplingParams& sampling);
+
+}  // namespace krait::test

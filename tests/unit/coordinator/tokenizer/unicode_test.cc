@@ -1,0 +1,112 @@
+#include "coordinator/tokenizer/unicode.h"
+
+#include <gtest/gtest.h>
+
+#include "coordinator/tokenizer/byte_level.h"
+#include "coordinator/tokenizer/regex.h"
+
+namespace krait::tokenizer {
+namespace {
+
+TEST(Unicode, ClassesOfCharacters) {
+  EXPECT_EQ(char_class(U'a'), CharClass::kLetter);
+  EXPECT_EQ(char_class(U'ß'), CharClass::kLetter);
+  EXPECT_EQ(char_class(U'語'), CharClass::kLetter);
+  EXPECT_EQ(char_class(0x2ebf0), CharClass::kLetter) << "since Unicode 15.1";
+  EXPECT_EQ(char_class(0x1ccf0), CharClass::kNumber) << "since Unicode 16";
+  EXPECT_EQ(char_class(U'½'), CharClass::kNumber);
+  EXPECT_EQ(char_class(0x85), CharClass::kSpace);
+  EXPECT_EQ(char_class(0x3000), CharClass::kSpace);
+  EXPECT_EQ(char_class(0x1c), CharClass::kOther);
+  EXPECT_EQ(char_class(0x180e), CharClass::kOther) << "a space until Unicode 6.3";
+  EXPECT_EQ(char_class(0x200b), CharClass::kOther);
+  EXPECT_TRUE(is_punctuation(U'$'));
+  EXPECT_TRUE(is_punctuation(U'«'));
+  EXPECT_FALSE(is_punctuation(U'€'));
+  EXPECT_TRUE(is_word_char(U'_'));
+  EXPECT_TRUE(is_word_char(0x0301));
+  EXPECT_FALSE(is_word_char(U'½'));
+}
+
+TEST(Unicode, NormalFormsAcrossTheCutsOfTheFastPath) {
+  // Sequences that compose over what the fast path takes for the end of settled text.
+  EXPECT_EQ(normal_form("e\u0301", NormalForm::kNfc), "\u00e9");
+  EXPECT_EQ(normal_form("abce\u0301xyz", NormalForm::kNfc), "abc\u00e9xyz");
+  EXPECT_EQ(normal_form("\u0301", NormalForm::kNfc), "\u0301");
+  EXPECT_EQ(normal_form("e\u0328\u0301e\u0301\u0328", NormalForm::kNfc), "\u0119\u0301\u0119\u0301");
+  EXPECT_EQ(normal_form("\u304b\u3099", NormalForm::kNfc), "\u304c");
+  EXPECT_EQ(normal_form("\uac00\u11a8", NormalForm::kNfc), "\uac01");
+  EXPECT_EQ(normal_form("\u1112\u1161\u11ab", NormalForm::kNfc), "\ud55c");
+  EXPECT_EQ(normal_form("\u212b\u2126", NormalForm::kNfc), "\u00c5\u03a9");
+  EXPECT_EQ(normal_form("\u00e9", NormalForm::kNfd), "e\u0301");
+  EXPECT_EQ(normal_form("\ufb01x\u00b2", NormalForm::kNfkc), "fix2");
+  EXPECT_EQ(normal_form("a\u0307\u0323", NormalForm::kNfkd), "a\u0323\u0307");
+  EXPECT_EQ(lower_case("\u0130STANBUL \u03a3"), "i\u0307stanbul \u03c3");
+}
+
+TEST(ByteLevel, WordsAreThoseOfTheExpression) {
+  const auto regex =
+      Regex::compile("'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+", "test");
+  ASSERT_TRUE(regex.ok());
+  RegexScratch scratch;
+  // All texts of up to six of these pieces.
+  const std::vector<std::string> pieces{"a", "1", "'", "s", "l", " ", "\n", "#", "\u00e9", "\u3000"};
+  const auto check = [&](const std::string& text) {
+    for (size_t at = 0; at < text.size();) {
+      const auto match = regex.value().find(text, at, scratch);
+      ASSERT_TRUE(match.ok() && match->found);
+      ASSERT_EQ(match->begin, at) << text;
+      ASSERT_EQ(gpt2_word_end(text, at), match->end) << text << " at " << at;
+      at = match->end;
+    }
+  };
+  for (uint32_t number = 0; number < 1'000'000; ++number) {
+    std::string text;
+    for (uint32_t rest = number, i = 0; i < 6; ++i, rest /= 10)
+      text += pieces[rest % 10];
+    check(text);
+    if (HasFatalFailure()) return;
+  }
+}
+
+TEST(ByteLevel, BytesThereAndBack) {
+  std::string all;
+  for (int byte = 0; byte < 256; ++byte)
+    all.push_back(static_cast<char>(byte));
+  std::string mapped;
+  append_byte_chars(all, mapped);
+  EXPECT_EQ(bytes_of_byte_chars(mapped), all);
+  EXPECT_EQ(bytes_of_byte_chars("\u0120a b"), "\u0120a b")
+      << "a space is not of the alphabet: the text is taken as it is";
+}
+
+TEST(Regex, ShorthandsMeanWhatTheyMeanInOniguruma) {
+  RegexScratch scratch;
+  const auto finds = [&](const char* pattern, std::string_view text) {
+    const auto regex = Regex::compile(pattern, "test");
+    EXPECT_TRUE(regex.ok()) << pattern;
+    const auto match = regex.value().find(text, 0, scratch);
+    return match.ok() && match->found;
+  };
+  EXPECT_TRUE(finds("\\s", "\u0085"));
+  EXPECT_TRUE(finds("[\\s]", "\u0085"));
+  EXPECT_FALSE(finds("\\s", "\u180e"));
+  EXPECT_TRUE(finds("\\S", "\u180e"));
+  EXPECT_FALSE(finds("[^\\s]", " "));
+  EXPECT_TRUE(finds("\\h", "f"));
+  EXPECT_TRUE(finds("^b$", "a\nb\nc"));
+  EXPECT_TRUE(finds("\\\\s", "\\s"));
+  EXPECT_FALSE(Regex::compile("(", "test").ok());
+}
+
+TEST(Regex, APatternThatExplodesGivesUp) {
+  const auto regex = Regex::compile("(a+a+)+(b|d)", "test");
+  ASSERT_TRUE(regex.ok());
+  RegexScratch scratch;
+  const auto match = regex.value().find(std::string(5'000, 'a') + "c", 0, scratch);
+  ASSERT_FALSE(match.ok());
+  EXPECT_EQ(match.error().code, Errc::kResourceExhausted);
+}
+
+}  // namespace
+}  // namespace krait::tokenizer

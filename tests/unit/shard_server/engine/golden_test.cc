@@ -1,0 +1,103 @@
+// The Mamba fixture against the reference that transformers computed in float32, at every world size and chunking.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "tests/support/cluster/engine_group.h"
+#include "tests/support/golden.h"
+
+namespace krait::test {
+namespace {
+
+// float32 against float32 in another order of operations; the reference itself is 2e-6 to 4e-6 from float64.
+constexpr double kTolerance = 3e-5;
+
+double worst(const std::vector<float>& got, const float* want, size_t count) {
+  double worst = 0;
+  for (size_t i = 0; i < count; ++i) worst = std::max(worst, std::abs(double{got[i]} - want[i]));
+  return std::isnan(worst) ? HUGE_VAL : worst;
+}
+
+/// Drops the oldest column of [.., K] states: the reference keeps K inputs, a window needs K - 1.
+std::vector<float> without_oldest(const std::vector<float>& states, size_t k) {
+  std::vector<float> out;
+  for (size_t i = 0; i < states.size(); ++i) {
+    if (i % k != 0) out.push_back(states[i]);
+  }
+  return out;
+}
+
+struct Case final {
+  int world;
+  int threads;
+};
+
+class Golden : public testing::TestWithParam<Case> {};
+
+void check_prompt(EngineGroup& group, const Reference& reference, const std::string& prompt, int64_t chunk) {
+  const auto ids = reference.ints(prompt + ".input_ids");
+  const auto logits = reference.floats(prompt + ".logits");
+  const auto greedy = reference.ints(prompt + ".greedy");
+  const auto greedy_logits = reference.floats(prompt + ".greedy_logits");
+  const auto vocab = static_cast<size_t>(group.config().vocab_size);
+  wire::SamplingParams sampling;
+  sampling.temperature = 0;
+  sampling.prompt_logprobs = true;
+  sampling.logprobs = 0;
+  const auto length = static_cast<int64_t>(ids.size());
+  const auto got = run_sequence(group, 1, ids, chunk == 0 ? length : chunk, 24, sampling);
+
+  ASSERT_EQ(got.prompt_logits.size(), ids.size());
+  double used = 0;
+  for (size_t t = 0; t < ids.size(); ++t) {
+    used = std::max(used, worst(got.prompt_logits[t], &logits[t * vocab], vocab));
+  }
+  for (size_t i = 0; i < got.decode_logits.size(); ++i) {
+    used = std::max(used, worst(got.decode_logits[i], &greedy_logits[(i + 1) * vocab], vocab));
+  }
+  EXPECT_LE(used, kTolerance);
+  EXPECT_EQ(got.tokens, greedy);
+
+  const auto check_state = [&](const WholeState& state, const std::string& conv, const std::string& ssm) {
+    const auto want_conv = without_oldest(reference.floats(conv), static_cast<size_t>(group.config().conv_kernel));
+    const auto want_ssm = reference.floats(ssm);
+    ASSERT_EQ(state.conv.size(), want_conv.size());
+    ASSERT_EQ(state.ssm.size(), want_ssm.size());
+    used = std::max({used, worst(state.conv, want_conv.data(), want_conv.size()),
+                     worst(state.ssm, want_ssm.data(), want_ssm.size())});
+  };
+  check_state(got.after_prompt, prompt + ".conv", prompt + ".ssm");
+  // One more row reads the last generated token, then the state is that of prompt and all 24 tokens.
+  wire::Step last;
+  auto& run = last.runs.emplace_back();
+  run.in_slot = run.out_slot = run.sequence_slot = 1;
+  run.position = static_cast<uint32_t>(length) + 23;
+  group.step(last);
+  check_state(group.state(1), prompt + ".conv_end", prompt + ".ssm_end");
+  EXPECT_LE(used, kTolerance);
+  testing::Test::RecordProperty("tolerance_used", std::to_string(used / kTolerance));
+  std::printf("  %s, chunks of %ld: %.0f %% of the tolerance used\n", prompt.c_str(), long{chunk},
+              100 * used / kTolerance);
+}
+
+TEST_P(Golden, LogitsTokensAndStates) {
+  const Reference reference(golden_path("models/mamba/reference.safetensors"));
+  EngineGroupOptions options;
+  options.model_dir = golden_path("models/mamba");
+  options.world = GetParam().world;
+  options.threads = GetParam().threads;
+  EngineGroup group(options);
+  group.keep_logits();
+  for (const char* prompt : {"p0", "p1", "p2"}) {
+    for (const int64_t chunk : {0, 7, 1}) check_prompt(group, reference, prompt, chunk);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Worlds, Golden,
+                         testing::Values(Case{1, 1}, Case{1, 2}, Case{2, 1}, Case{3, 1}, Case{4, 1}, Case{8, 1}),
+                         [](const auto& info) {
+                           return fmt::format("World{}Threads{}", info.param.world, info.param.threads);
+                         });
+
+}  // namespace
+}  // namespace krait::test

@@ -1,0 +1,207 @@
+// The exactness contract inside a group: the bits of a row depend on the tokens before it and on nothing else.
+#include <gtest/gtest.h>
+
+#include "common/base/rng.h"
+#include "tests/support/cluster/engine_group.h"
+#include "tests/support/golden.h"
+
+namespace krait::test {
+namespace {
+
+std::vector<int32_t> random_tokens(SplitMix64& random, size_t count, uint64_t vocab) {
+  std::vector<int32_t> tokens;
+  for (size_t i = 0; i < count; ++i) tokens.push_back(static_cast<int32_t>(random.below(vocab)));
+  return tokens;
+}
+
+wire::SamplingParams scored(uint64_t seed) {
+  wire::SamplingParams sampling;
+  sampling.temperature = 1;
+  sampling.seed = seed;
+  sampling.prompt_logprobs = true;
+  sampling.logprobs = 2;
+  return sampling;
+}
+
+struct Bits final {
+  std::vector<std::vector<float>> prompt_logits;
+  std::vector<std::vector<float>> decode_logits;
+  std::vector<int32_t> tokens;
+  std::vector<float> conv;
+  std::vector<float> ssm;
+  friend bool operator==(const Bits&, const Bits&) = default;
+};
+
+Bits bits_of(const EngineGroupOptions& options, int64_t chunk) {
+  EngineGroup group(options);
+  group.keep_logits();
+  SplitMix64 random(11);
+  const auto prompt = random_tokens(random, 83, static_cast<uint64_t>(group.config().vocab_size));
+  auto run = run_sequence(group, 2, prompt, chunk, 12, scored(5));
+  return {run.prompt_logits, run.decode_logits, run.tokens, run.after_prompt.conv, run.after_prompt.ssm};
+}
+
+EngineGroupOptions options_of(const std::string& model, int world, int threads, DType dtype) {
+  EngineGroupOptions options;
+  options.model_dir = model;
+  options.world = world;
+  options.threads = threads;
+  options.dtype = dtype;
+  return options;
+}
+
+class SameBits : public testing::TestWithParam<DType> {};
+
+TEST_P(SameBits, AtEveryAlignedWorldSize) {
+  for (const auto& model : {golden_path("models/mamba"), source_path("deploy/demo_model")}) {
+    const Bits one = bits_of(options_of(model, 1, 1, GetParam()), 83);
+    for (const int world : {2, 4, 8}) {
+      EXPECT_TRUE(bits_of(options_of(model, world, 1, GetParam()), 83) == one) << model << ", world " << world;
+    }
+  }
+}
+
+TEST_P(SameBits, WithAnyChunkingAndThreads) {
+  const auto model = golden_path("models/mamba");
+  const Bits one = bits_of(options_of(model, 1, 1, GetParam()), 83);
+  for (const int64_t chunk : {1, 2, 7, 40}) {
+    EXPECT_TRUE(bits_of(options_of(model, 1, 2, GetParam()), chunk) == one) << "chunks of " << chunk;
+  }
+  EXPECT_TRUE(bits_of(options_of(model, 2, 2, GetParam()), 9) == one);
+  const Bits three = bits_of(options_of(model, 3, 1, GetParam()), 83);
+  EXPECT_TRUE(bits_of(options_of(model, 3, 2, GetParam()), 5) == three) << "an uneven partition keeps its own bits";
+}
+
+TEST_P(SameBits, OnEveryInstructionPath) {
+  const auto model = golden_path("models/mamba");
+  const Bits best = bits_of(options_of(model, 1, 1, GetParam()), 83);
+  for (int path = 0; path < static_cast<int>(kernels::best_cpu_path()); ++path) {
+    auto options = options_of(model, 1, 1, GetParam());
+    options.path = static_cast<kernels::CpuPath>(path);
+    EXPECT_TRUE(bits_of(options, 83) == best) << kernels::cpu_path_name(options.path);
+  }
+}
+
+TEST_P(SameBits, AmongThirtyOneOthersThatComeAndGo) {
+  EngineGroupOptions options = options_of(golden_path("models/mamba"), 2, 1, GetParam());
+  options.slots = 32;
+  SplitMix64 random(23);
+  std::vector<int32_t> prompt;
+  Bits alone;
+  {
+    EngineGroup group(options);
+    group.keep_logits();
+    prompt = random_tokens(random, 60, static_cast<uint64_t>(group.config().vocab_size));
+    auto run = run_sequence(group, 0, prompt, 60, 10, scored(5));
+    alone = {run.prompt_logits, run.decode_logits, run.tokens, {}, {}};
+  }
+  EngineGroup group(options);
+  group.keep_logits();
+  const auto vocab = static_cast<uint64_t>(group.config().vocab_size);
+  std::vector<bool> started(32, false);
+  std::vector<uint32_t> position(32, 0);
+  Bits crowded;
+  size_t prefilled = 0;
+  for (uint32_t generated = 0; generated < 10;) {
+    wire::Step step;
+    int32_t first_row = 0;
+    int32_t rows = 0;
+    const auto add_other = [&](int32_t slot) {
+      // A sequence starts afresh, goes on with new tokens, decodes, or sits this step out.
+      const uint64_t what = started[size_t(slot)] ? random.below(4) : 0;
+      if (what == 3) return;
+      auto& run = step.runs.emplace_back();
+      run.out_slot = run.sequence_slot = slot;
+      if (what == 0) {
+        started[size_t(slot)] = true;
+        position[size_t(slot)] = 0;
+        step.admissions.push_back({slot, 1000, scored(random.next())});
+        run.in_slot = -1;
+      } else {
+        run.in_slot = slot;
+      }
+      run.position = position[size_t(slot)];
+      if (what != 1) run.tokens = random_tokens(random, 1 + random.below(5), vocab);
+      run.sample = true;
+      const auto added = std::max<size_t>(1, run.tokens.size());
+      position[size_t(slot)] += static_cast<uint32_t>(added);
+      rows += static_cast<int32_t>(added);
+    };
+    const int32_t before = static_cast<int32_t>(1 + random.below(31));
+    for (int32_t slot = 1; slot < before; ++slot) add_other(slot);
+    first_row = rows;
+    auto& mine = step.runs.emplace_back();
+    mine.in_slot = prefilled == 0 ? -1 : 0;
+    mine.out_slot = mine.sequence_slot = 0;
+    if (prefilled < prompt.size()) {
+      if (prefilled == 0) step.admissions.push_back({0, 60, scored(5)});
+      const size_t take = std::min<size_t>(1 + random.below(20), prompt.size() - prefilled);
+      mine.position = static_cast<uint32_t>(prefilled);
+      mine.tokens.assign(prompt.begin() + long(prefilled), prompt.begin() + long(prefilled + take));
+      prefilled += take;
+      mine.sample = prefilled == prompt.size();
+      mine.prompt_logprobs = true;
+      mine.next_token = prefilled < prompt.size() ? prompt[prefilled] : -1;
+      rows += static_cast<int32_t>(take);
+    } else {
+      mine.position = static_cast<uint32_t>(prompt.size()) + generated - 1;
+      mine.sample = true;
+      ++rows;
+    }
+    const auto my_rows = std::max<size_t>(1, mine.tokens.size());
+    const bool sampled = mine.sample;
+    const bool decoding = mine.tokens.empty();
+    for (int32_t slot = before; slot < 32; ++slot) add_other(slot);
+    const auto done = group.step(step);
+    for (size_t i = 0; i < my_rows; ++i) {
+      auto& kept = decoding ? crowded.decode_logits : crowded.prompt_logits;
+      kept.push_back(group.logits().at(first_row + static_cast<int32_t>(i)));
+    }
+    if (!sampled) continue;
+    for (const auto& sample : done.samples) {
+      if (sample.slot == 0) crowded.tokens.push_back(sample.token.token);
+    }
+    ++generated;
+  }
+  EXPECT_TRUE(crowded == alone);
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, SameBits, testing::Values(DType::kF32, DType::kBF16),
+                         [](const auto& info) { return std::string(dtype_name(info.param)); });
+
+TEST(Contract, AChangedLaterTokenChangesNoEarlierLogits) {
+  const auto options = options_of(golden_path("models/mamba"), 2, 1, DType::kF32);
+  SplitMix64 random(3);
+  auto prompt = random_tokens(random, 40, 512);
+  const auto run = [&] {
+    EngineGroup group(options);
+    group.keep_logits();
+    return run_sequence(group, 0, prompt, 40, 1, scored(1)).prompt_logits;
+  };
+  const auto before = run();
+  prompt[30] = (prompt[30] + 1) % 512;
+  const auto after = run();
+  for (size_t t = 0; t < 30; ++t) EXPECT_EQ(before[t], after[t]) << t;
+  EXPECT_NE(before[30], after[30]);
+}
+
+TEST(Contract, CandidatesAndWholeRowsSampleTheSameTokens) {
+  // Asking for logprobs changes how ranks exchange a row, never which token is drawn.
+  for (const float temperature : {0.0f, 1.0f}) {
+    std::vector<std::vector<int32_t>> tokens;
+    for (const int world : {1, 2, 3}) {
+      for (const int32_t logprobs : {-1, 0}) {
+        EngineGroup group(options_of(source_path("deploy/demo_model"), world, 1, DType::kBF16));
+        auto sampling = scored(77);
+        sampling.temperature = temperature;
+        sampling.prompt_logprobs = false;
+        sampling.logprobs = logprobs;
+        if (world != 3) tokens.push_back(run_sequence(group, 0, {5, 9, 300}, 3, 40, sampling).tokens);
+      }
+    }
+    for (const auto& other : tokens) EXPECT_EQ(other, tokens[0]);
+  }
+}
+
+}  // namespace
+}  // namespace krait::test
