@@ -73,7 +73,7 @@ class Filter final {
     const std::span<uint64_t> keys = collect(bucket);
     const auto last = keys.begin() + static_cast<ptrdiff_t>(left) - 1;
     std::nth_element(keys.begin(), last, keys.end(), std::greater<>());
-    cut(bucket, *last);
+    cut(id_of_key(*last));
   }
 
   void keep_top_p(double top_p, std::span<const float> weights) {
@@ -95,7 +95,7 @@ class Filter final {
     std::sort(keys.begin(), keys.end(), std::greater<>());
     for (const uint64_t key : keys) {
       sum += fixed_weight(weights[static_cast<size_t>(id_of_key(key))]);
-      if (reached(sum)) return cut(bucket, key);
+      if (reached(sum)) return cut(id_of_key(key));
     }
   }
 
@@ -115,12 +115,12 @@ class Filter final {
     return keys_.first(count);
   }
 
-  /// `last` is the key of the last token that stays; it lies in `bucket`.
-  void cut(size_t bucket, uint64_t last) {
+  /// Takes out all that comes after `last`.
+  void cut(int32_t last) {
+    const float lowest = scaled_[static_cast<size_t>(last)];
     for (size_t i = 0; i < scaled_.size(); ++i) {
-      if (scaled_[i] == kGone) continue;
-      const size_t at = bucket_of(scaled_[i]);
-      if (at > bucket || (at == bucket && order_key(scaled_[i], static_cast<int32_t>(i)) < last)) scaled_[i] = kGone;
+      const bool stays = scaled_[i] > lowest || (scaled_[i] == lowest && static_cast<int32_t>(i) <= last);
+      scaled_[i] = stays ? scaled_[i] : kGone;
     }
   }
 

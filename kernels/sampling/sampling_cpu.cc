@@ -83,6 +83,7 @@ int64_t top_n(const float* logits, int64_t n, std::span<Candidate> out) {
   for (int64_t i = 0; i < n && limit > 0; ++i) {
     const Candidate candidate{logits[i], static_cast<int32_t>(i)};
     if (count == limit) {
+      if (logits[i] <= out[static_cast<size_t>(count - 1)].value) continue;  // nearly all, without the full comparison
       if (!comes_before(candidate, out[static_cast<size_t>(count - 1)])) continue;
       --count;
     }
