@@ -86,7 +86,8 @@ class Session final : public std::enable_shared_from_this<Session> {
     in_.erase(0, used);
     parsed_bytes_ += static_cast<int64_t>(used);
     const bool too_long = parsed_bytes_ + static_cast<int64_t>(in_.size()) > limits::kMaxMetricsHeaderBytes;
-    if ((error && error != beast_http::error::need_more) || (too_long && !parser_->is_done())) {
+    const bool has_body = parser_->is_header_done() && !parser_->is_done();
+    if ((error && error != beast_http::error::need_more) || has_body || (too_long && !parser_->is_done())) {
       return send({400, "Bad Request", "text/plain; charset=utf-8", "bad request\n"}, false, false);
     }
     if (!parser_->is_done()) return read();

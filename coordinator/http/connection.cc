@@ -161,8 +161,10 @@ void Connection::on_readable() {
 bool Connection::read_once() {
   // One buffer a thread: an idle connection holds none.
   thread_local std::string buffer(kReadBytes, '\0');
+  const bool ahead = phase_ == Phase::kAnswering && !discard_input_;
+  const size_t room = ahead ? static_cast<size_t>(limits::kMaxPipelinedBytes) - unread().size() : kReadBytes;
   ErrorCode error;
-  const size_t bytes = socket_.read_some(asio::buffer(buffer), error);
+  const size_t bytes = socket_.read_some(asio::buffer(buffer, std::min(room, kReadBytes)), error);
   if (error == asio::error::would_block || error == asio::error::interrupted) return false;
   if (error == asio::error::eof) {
     on_peer_done();
