@@ -73,16 +73,13 @@ Status enter_added_tokens(const std::vector<AddedToken>& added, AddedTokenMatche
     if (!tokens[place].empty() && tokens[place] != token.content) {
       return corrupt(where, fmt::format("has id {}, which another token has", token.id));
     }
-    tokens[place] = token.content;
     if (token.special) special[place] = true;
     if (!is_new) continue;
-    if (!token.normalized) {
-      raw.add(token, token.content);
-      continue;
-    }
     std::string as_seen = token.content;
-    if (normalizer != nullptr) RETURN_IF_ERROR(normalizer->apply(as_seen, scratch));
-    normalized.add(token, as_seen);
+    if (token.normalized && normalizer != nullptr) RETURN_IF_ERROR(normalizer->apply(as_seen, scratch));
+    (token.normalized ? normalized : raw).add(token, as_seen);
+    // A token that is looked for in normalized text also decodes to its normalized form, as in the reference library.
+    tokens[place] = std::move(as_seen);
   }
   return {};
 }

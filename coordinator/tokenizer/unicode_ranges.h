@@ -37,7 +37,7 @@ struct CodePointRange final {
   char32_t last = 0;
 };
 
-/// Punctuation that the pre-tokenizer of that name does not know: its tables are those of Unicode 8. In order.
+/// Punctuation that the reference library's pre-tokenizer of that name does not know: its tables are older. In order.
 inline constexpr std::array<CodePointRange, 32> kUnknownPunctuation{{
     {0x61d, 0x61d},     {0x9fd, 0x9fd},     {0xa76, 0xa76},     {0xc77, 0xc77},     {0xc84, 0xc84},
     {0x1b7d, 0x1b7e},   {0x2e43, 0x2e4f},   {0x2e52, 0x2e5d},   {0x10ead, 0x10ead}, {0x10f55, 0x10f59},

@@ -16,11 +16,13 @@ json small() {
   return json::parse(R"({
     "version": "1.0", "truncation": null, "padding": null,
     "added_tokens": [
-      {"id": 0, "content": "<s>", "single_word": false, "lstrip": false, "rstrip": false, "normalized": false, "special": true},
-      {"id": 9, "content": "word", "single_word": true, "lstrip": true, "rstrip": true, "normalized": false, "special": false}],
+      {"id": 0, "content": "<s>", "single_word": false, "lstrip": false, "rstrip": false, "normalized": false,
+       "special": true},
+      {"id": 9, "content": "word", "single_word": true, "lstrip": true, "rstrip": true, "normalized": false,
+       "special": false}],
     "normalizer": {"type": "Sequence", "normalizers": [
-      {"type": "NFC"}, {"type": "Replace", "pattern": {"Regex": "\\s+"}, "content": " "}, {"type": "Prepend", "prepend": "a"},
-      {"type": "Strip", "strip_left": true, "strip_right": false}]},
+      {"type": "NFC"}, {"type": "Replace", "pattern": {"Regex": "\\s+"}, "content": " "},
+      {"type": "Prepend", "prepend": "a"}, {"type": "Strip", "strip_left": true, "strip_right": false}]},
     "pre_tokenizer": {"type": "Sequence", "pretokenizers": [
       {"type": "Punctuation", "behavior": "Contiguous"}, {"type": "Digits", "individual_digits": true},
       {"type": "Split", "pattern": {"String": "x"}, "behavior": "MergedWithNext", "invert": false},
@@ -34,7 +36,8 @@ json small() {
       {"type": "Strip", "content": " ", "start": 1, "stop": 0}]},
     "model": {"type": "BPE", "dropout": null, "unk_token": "<s>", "continuing_subword_prefix": null, "fuse_unk": true,
       "byte_fallback": false, "ignore_merges": false,
-      "vocab": {"<s>": 0, "a": 1, "b": 2, "_": 3, "ab": 4, "_ab": 5, "1": 6, "aa": 7}, "merges": ["a b", ["_", "ab"], "a a"]}
+      "vocab": {"<s>": 0, "a": 1, "b": 2, "_": 3, "ab": 4, "_ab": 5, "1": 6, "aa": 7},
+      "merges": ["a b", ["_", "ab"], "a a"]}
   })");
 }
 
@@ -56,7 +59,8 @@ void expect_refused(const char* pointer, const json& value, Errc code, const cha
 TEST(Load, TheSmallTokenizerWorks) {
   const auto parsed = Tokenizer::parse(small().dump());
   ASSERT_TRUE(parsed.ok()) << to_string(parsed.error());
-  // "b" becomes "ab", then "_ab", cut behind the mark; "word" takes its spaces; "ab" becomes "aab": a b are merged first.
+  // "b" becomes "ab", then "_ab", cut behind the mark; "word" takes its spaces; "ab" becomes "aab", where a b come
+  // first.
   EXPECT_EQ(encode(**parsed, "b  word ab", true), (std::vector<int32_t>{0, 3, 4, 9, 1, 4}));
   EXPECT_EQ((*parsed)->vocab_size(), 10);
   EXPECT_EQ((*parsed)->token_text(8), "") << "an id between that no token has";
@@ -192,7 +196,7 @@ TEST(Load, BytesChangedAtRandom) {
         default:
           text[at] = "0123456789{}[],:\"\\-"[random() % 19];
       }
-      if (text.empty()) text = "{";
+      if (text.empty()) text.assign(1, '{');
     }
     use(text, loaded);
   }
