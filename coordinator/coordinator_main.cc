@@ -77,7 +77,6 @@ Result<api::ModelInfo> open_model(const Options& options) {
   if (model.name.empty()) model.name = model_name_of(options.model_dir);
   model.vocab_size = config.vocab_size;
   model.eos_ids = config.eos_ids;
-  model.bos_id = config.bos_id;
   const auto file = options.tokenizer.empty() ? std::filesystem::path(options.model_dir) / "tokenizer.json"
                                               : std::filesystem::path(options.tokenizer);
   std::error_code ignored;

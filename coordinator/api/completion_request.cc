@@ -207,7 +207,6 @@ Result<std::vector<int32_t>> encode_prompt(const ModelInfo& model, std::string_v
   }
   auto tokens = model.tokenizer->encode(text, {add_special_tokens, true});
   if (!tokens.ok()) return Error{tokens.error().code, tokens.error().message, name};
-  if (tokens->empty() && model.bos_id) tokens->push_back(*model.bos_id);
   if (tokens->empty()) return wrong_prompt(fmt::format("'{}' is empty", name), name);
   if (static_cast<int64_t>(tokens->size()) > limits::kMaxPromptTokens) {
     return wrong_prompt(fmt::format("'{}' has {} tokens; at most {} are taken", name, tokens->size(),

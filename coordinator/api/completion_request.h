@@ -19,7 +19,6 @@ struct ModelInfo final {
   std::string name;                                       // served name
   int64_t vocab_size = 0;                                 // ids of prompts are below this
   std::vector<int32_t> eos_ids;                           // ascending
-  std::optional<int32_t> bos_id;                          // stands in for an empty text prompt
   std::shared_ptr<const tokenizer::Tokenizer> tokenizer;  // null: only token ids are served
 };
 

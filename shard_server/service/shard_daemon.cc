@@ -66,9 +66,7 @@ Status ShardDaemon::open() {
   join_.dtype = options_.dtype;
   join_.path = kernels::cpu_path_name(kernels::best_cpu_path());
   join_.pid = getpid();
-  registry_ = std::make_unique<metrics::Registry>(
-      metrics::Process::kShard, std::vector<metrics::Registry::Label>{{"group", options_.group},
-                                                                      {"rank", std::to_string(options_.rank)}});
+  registry_ = std::make_unique<metrics::Registry>(metrics::Process::kShard);
   shard_metrics_ = std::make_unique<ShardMetrics>(*registry_);
 
   ASSIGN_OR_RETURN(transport_, transport::make_zmq_transport());
