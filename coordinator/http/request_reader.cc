@@ -10,6 +10,8 @@ namespace {
 
 namespace beast_http = boost::beast::http;
 
+constexpr size_t kLeastChunkedBytes = 5;
+
 bool is_method_char(char c) {
   static constexpr std::string_view kMarks = "!#$%&'*+-.^_`|~";
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
@@ -54,6 +56,7 @@ void RequestReader::restart() {
   parser_->beast.body_limit(static_cast<uint64_t>(limits_.max_body_bytes));
   state_ = State::kStart;
   header_bytes_ = 0;
+  body_begun_ = false;
   awaits_continue_ = keep_alive_ = http_1_0_ = false;
   request_ = Request{};
 }
@@ -110,7 +113,10 @@ size_t RequestReader::feed_header(std::string_view bytes) {
 }
 
 size_t RequestReader::feed_body(std::string_view bytes) {
-  const size_t used = parser_->beast.is_done() || bytes.empty() ? 0 : put(bytes);
+  // No chunked body is shorter than "0 CR LF CR LF", and Beast asserts that it is never asked to go on with less.
+  const bool enough = body_begun_ || !parser_->beast.chunked() || bytes.size() >= kLeastChunkedBytes;
+  const size_t used = parser_->beast.is_done() || bytes.empty() || !enough ? 0 : put(bytes);
+  body_begun_ = body_begun_ || used > 0;
   if (state_ == State::kFailed) return used;
   if (parser_->beast.is_done()) {
     state_ = State::kComplete;

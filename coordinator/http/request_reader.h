@@ -82,6 +82,7 @@ class RequestReader final {
   std::unique_ptr<Parser> parser_;
   State state_ = State::kStart;
   int64_t header_bytes_ = 0;
+  bool body_begun_ = false;  // a byte of it has been consumed
   bool awaits_continue_ = false;
   bool keep_alive_ = false;
   bool http_1_0_ = false;
