@@ -245,14 +245,14 @@ Status BlockCommunicator::all_reduce_chunk(const Operation& operation, uint32_t 
 
   // Nobody else reads this rank's part of its own stripe: the sum takes its place.
   copy_bytes(block_.stage(slot, rank_) + mine.begin * kFloatBytes, reinterpret_cast<const std::byte*>(out + mine.begin),
-       mine.count * kFloatBytes);
+             mine.count * kFloatBytes);
   signals_.publish(Counter::kReduced, step + 1);
   RETURN_IF_ERROR(signals_.wait(Counter::kReduced, step + 1, deadline_ns));
   for (int peer = 0; peer < world_; ++peer) {
     if (peer == rank_) continue;
     const Stripe theirs = stripe_of(peer, world_, count);
     copy_bytes(reinterpret_cast<std::byte*>(out + theirs.begin), block_.stage(slot, peer) + theirs.begin * kFloatBytes,
-         theirs.count * kFloatBytes);
+               theirs.count * kFloatBytes);
   }
   return {};
 }
@@ -283,7 +283,7 @@ void BlockCommunicator::broadcast_chunk(const Operation& operation, uint32_t chu
   if (root == rank_) return;
   const Range range = operation.part_range(root, chunk);
   copy_bytes(operation.out + range.begin_bytes, block_.stage((operation.first_step + chunk) % kBlockSlots, root),
-       range.bytes);
+             range.bytes);
 }
 
 void BlockCommunicator::set_deadline_ns(int64_t deadline_ns) {
