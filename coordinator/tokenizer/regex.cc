@@ -11,41 +11,60 @@
 namespace krait::tokenizer {
 namespace {
 
-// PCRE2's own \s also holds U+180E, which has not been a space since Unicode 6.3.
+// White_Space. PCRE2's own \s also holds U+180E, which has not been a space since Unicode 6.3.
 constexpr std::string_view kSpaces = "\\p{Z}\\t-\\r\\x{85}";
+// Oniguruma's \w: PCRE2's own lacks marks and holds every number.
+constexpr std::string_view kWordChars = "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}\\x{b2}\\x{b3}\\x{b9}\\x{bc}-\\x{be}";
+constexpr std::string_view kHexDigits = "0-9A-Fa-f";
 constexpr size_t kJitStackStartBytes = 32 * 1024;
 constexpr size_t kJitStackMaxBytes = 1024 * 1024;
 
-/// The expression with the shorthands that mean something else in PCRE2 written out.
-std::string translate(std::string_view pattern) {
-  std::string out;
-  int class_depth = 0;
+/// Appends the escape of `c`. Empty, or why it cannot be said in PCRE2.
+std::string_view append_escape(char c, bool in_class, std::string& out) {
+  if (c == 'b' && !in_class) return "\\b is not supported";
+  if (c == 'B') return "\\B is not supported";
+  const bool negative = c == 'S' || c == 'W' || c == 'H';
+  std::string_view members;
+  if (c == 's' || c == 'S') members = kSpaces;
+  if (c == 'w' || c == 'W') members = kWordChars;
+  if (c == 'h' || c == 'H') members = kHexDigits;
+  if (in_class && (c == 'W' || c == 'H')) return "\\W and \\H are not supported inside a class";
+  // Inside a class \S keeps PCRE2's meaning, which differs in U+180E only.
+  if (members.empty() || (in_class && negative)) {
+    out += '\\';
+    out += c;
+  } else {
+    if (!in_class) out += negative ? "[^" : "[";
+    out += members;
+    if (!in_class) out += ']';
+  }
+  return {};
+}
+
+/// Appends the expression, with what means something else in PCRE2 written out. Empty, or why it cannot be.
+std::string_view translate(std::string_view pattern, std::string& out) {
+  bool in_class = false;
   for (size_t i = 0; i < pattern.size(); ++i) {
     const char c = pattern[i];
     if (c == '\\' && i + 1 < pattern.size()) {
-      const char next = pattern[++i];
-      if (next == 's' && class_depth > 0) {
-        out += kSpaces;
-      } else if ((next == 's' || next == 'S') && class_depth == 0) {
-        out += next == 's' ? "[" : "[^";
-        out += kSpaces;
-        out += ']';
-      } else if (next == 'h' && class_depth == 0) {
-        out += "[0-9A-Fa-f]";
-      } else {
-        out += c;
-        out += next;
-      }
+      const std::string_view problem = append_escape(pattern[++i], in_class, out);
+      if (!problem.empty()) return problem;
       continue;
     }
-    if (c == '[') {
-      ++class_depth;
-    } else if (c == ']' && class_depth > 0) {
-      --class_depth;
-    }
     out += c;
+    if (in_class) {
+      // In Oniguruma these combine classes; PCRE2 would take them as characters.
+      if (c == '[') return "classes inside classes are not supported";
+      if (pattern.substr(i, 2) == "&&") return "&& is not supported";
+      if (c == ']') in_class = false;
+    } else if (c == '[') {
+      in_class = true;
+      // A bracket at the beginning of a class is a character of it.
+      if (pattern.substr(i + 1, 1) == "^") out += pattern[++i];
+      if (pattern.substr(i + 1, 1) == "]") out += pattern[++i];
+    }
   }
-  return out;
+  return {};
 }
 
 PCRE2_SPTR bytes_of(std::string_view text) {
@@ -90,7 +109,14 @@ Regex::Regex(Regex&&) noexcept = default;
 Regex& Regex::operator=(Regex&&) noexcept = default;
 
 Result<Regex> Regex::compile(std::string_view pattern, std::string_view where) {
-  const std::string translated = translate(pattern);
+  const auto refused = [&](std::string_view why) {
+    return Error{Errc::kUnsupported, fmt::format("{}: the pattern cannot be compiled: {}", where, why),
+                 std::string(where)};
+  };
+  if (pattern.size() > static_cast<size_t>(limits::kMaxTokenBytes)) return refused("it is too long");
+  std::string translated;
+  const std::string_view problem = translate(pattern, translated);
+  if (!problem.empty()) return refused(problem);
   int code = 0;
   PCRE2_SIZE offset = 0;
   auto compiled = std::make_unique<Code>();
@@ -102,10 +128,7 @@ Result<Regex> Regex::compile(std::string_view pattern, std::string_view where) {
   if (compiled->code == nullptr) {
     std::array<PCRE2_UCHAR, 256> message{};
     pcre2_get_error_message(code, message.data(), message.size());
-    return Error{Errc::kUnsupported,
-                 fmt::format("{}: the pattern cannot be compiled: {} at byte {}", where,
-                             reinterpret_cast<const char*>(message.data()), offset),
-                 std::string(where)};
+    return refused(fmt::format("{} at byte {}", reinterpret_cast<const char*>(message.data()), offset));
   }
   // Where there is no JIT, pcre2_match interprets.
   pcre2_jit_compile(compiled->code, PCRE2_JIT_COMPLETE);

@@ -23,7 +23,8 @@ from tokenizers.models import BPE
 from tokenizers.pre_tokenizers import ByteLevel, Metaspace
 from tokenizers.trainers import BpeTrainer
 
-PROSE = """It is a truth universally acknowledged, that a single man in possession of a good fortune, must be in want of a
+PROSE = """\
+It is a truth universally acknowledged, that a single man in possession of a good fortune, must be in want of a
 wife. However little known the feelings or views of such a man may be on his first entering a neighbourhood, this truth
 is so well fixed in the minds of the surrounding families, that he is considered the rightful property of some one or
 other of their daughters. 1813, 20, 300 and 4000; x = y + z; don't, they're, we've, I'm, he'll, she'd. Zürich, naïve.

@@ -96,7 +96,14 @@ TEST(Regex, ShorthandsMeanWhatTheyMeanInOniguruma) {
   EXPECT_TRUE(finds("\\h", "f"));
   EXPECT_TRUE(finds("^b$", "a\nb\nc"));
   EXPECT_TRUE(finds("\\\\s", "\\s"));
-  EXPECT_FALSE(Regex::compile("(", "test").ok());
+  EXPECT_TRUE(finds("\\w", "\u0301"));
+  EXPECT_TRUE(finds("[^a\\w]", "\u09f4")) << "a number, but no decimal digit";
+  EXPECT_TRUE(finds("\\W", "\u09f4"));
+  EXPECT_TRUE(finds("[]a]", "]"));
+  EXPECT_FALSE(finds("[^]a]", "]"));
+  for (const char* pattern : {"(", "[a[bc]]", "[a&&b]", "[[:punct:]]", "\\bword", "[\\W]"}) {
+    EXPECT_FALSE(Regex::compile(pattern, "test").ok()) << pattern;
+  }
 }
 
 TEST(Regex, APatternThatExplodesGivesUp) {
