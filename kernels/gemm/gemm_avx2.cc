@@ -1,4 +1,4 @@
-// AVX2 tiles: 6 x 16 accumulators in registers, a panel in up to four passes of 16 columns.
+// AVX2 tiles: 6 x 16 accumulators in registers, a panel in as many passes as that takes.
 #if defined(__x86_64__)
 
 #include <immintrin.h>
@@ -15,28 +15,38 @@ namespace krait::kernels {
 namespace {
 
 constexpr int64_t kStepBytes = 256;  // of a panel: 64 cells of 4 bytes
-constexpr int kHalves = 2;           // of 8 columns: a vector of 16
 
-/// One k of every row times 16 columns.
-template <int kRows>
-KRAIT_AVX2_INLINE void fma_rows(const float* a, int64_t stride, __m256 low, __m256 high,
+/// Halves of a vector, 8 columns each, that one pass over a panel takes: as many as registers hold, because every pass
+/// reads the panel's lines again.
+constexpr int halves_a_pass(int rows, int vectors) {
+  if (rows == 1) return 2 * vectors;
+  return rows == 2 && vectors % 2 == 0 ? 4 : 2;
+}
+
+/// One k of every row times the columns of a pass.
+template <int kRows, int kHalves>
+KRAIT_AVX2_INLINE void fma_rows(const float* a, int64_t stride, const __m256 (&w)[kHalves],
                                 __m256 (&sums)[kRows][kHalves]) {
 #pragma GCC unroll 6
   for (int r = 0; r < kRows; ++r) {
     const __m256 value = _mm256_broadcast_ss(a + r * stride);
-    sums[r][0] = _mm256_fmadd_ps(value, low, sums[r][0]);
-    sums[r][1] = _mm256_fmadd_ps(value, high, sums[r][1]);
+#pragma GCC unroll 8
+    for (int h = 0; h < kHalves; ++h)
+      sums[r][h] = _mm256_fmadd_ps(value, w[h], sums[r][h]);
   }
 }
 
 struct F32Step final {
   static constexpr int kStepK = 1;
 
-  template <int kRows>
-  KRAIT_AVX2_INLINE static void add(const float* a, int64_t stride, const std::byte* w,
+  template <int kRows, int kHalves>
+  KRAIT_AVX2_INLINE static void add(const float* a, int64_t stride, const std::byte* line,
                                     __m256 (&sums)[kRows][kHalves]) {
-    const auto* const weights = reinterpret_cast<const float*>(w);
-    fma_rows<kRows>(a, stride, _mm256_load_ps(weights), _mm256_load_ps(weights + 8), sums);
+    __m256 w[kHalves];
+#pragma GCC unroll 8
+    for (int h = 0; h < kHalves; ++h)
+      w[h] = _mm256_load_ps(reinterpret_cast<const float*>(line) + h * 8);
+    fma_rows<kRows, kHalves>(a, stride, w, sums);
   }
 };
 
@@ -44,28 +54,33 @@ struct F32Step final {
 struct Bf16Step final {
   static constexpr int kStepK = 2;
 
-  template <int kRows>
-  KRAIT_AVX2_INLINE static void add(const float* a, int64_t stride, const std::byte* w,
+  template <int kRows, int kHalves>
+  KRAIT_AVX2_INLINE static void add(const float* a, int64_t stride, const std::byte* line,
                                     __m256 (&sums)[kRows][kHalves]) {
-    const auto* const pairs = reinterpret_cast<const __m256i*>(w);
+    const auto* const pairs = reinterpret_cast<const __m256i*>(line);
     const __m256i upper = _mm256_set1_epi32(static_cast<int>(0xffff0000u));
-    fma_rows<kRows>(a + 1, stride, _mm256_castsi256_ps(_mm256_and_si256(_mm256_load_si256(pairs), upper)),
-                    _mm256_castsi256_ps(_mm256_and_si256(_mm256_load_si256(pairs + 1), upper)), sums);
-    fma_rows<kRows>(a, stride, _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_load_si256(pairs), 16)),
-                    _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_load_si256(pairs + 1), 16)), sums);
+    __m256 w[kHalves];
+#pragma GCC unroll 8
+    for (int h = 0; h < kHalves; ++h)
+      w[h] = _mm256_castsi256_ps(_mm256_and_si256(_mm256_load_si256(pairs + h), upper));
+    fma_rows<kRows, kHalves>(a + 1, stride, w, sums);
+#pragma GCC unroll 8
+    for (int h = 0; h < kHalves; ++h)
+      w[h] = _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_load_si256(pairs + h), 16));
+    fma_rows<kRows, kHalves>(a, stride, w, sums);
   }
 };
 
 /// Adds the waiting left neighbours of a finished leaf; keeps the sum waiting unless it is the last leaf.
-template <int kRows>
-KRAIT_AVX2_INLINE void add_to_tree(int leaf, int leaves, int& depth, float (*waiting)[kRows * kVectorColumns],
+template <int kRows, int kHalves>
+KRAIT_AVX2_INLINE void add_to_tree(int leaf, int leaves, int& depth, float (*waiting)[kRows * kHalves * 8],
                                    __m256 (&sums)[kRows][kHalves]) {
   // Leaf number 0b..0111 completes three subtrees: each trailing one is a waiting left neighbour.
   for (int ones = leaf; (ones & 1) != 0; ones >>= 1) {
     const float* const left = waiting[--depth];
 #pragma GCC unroll 6
     for (int r = 0; r < kRows; ++r) {
-#pragma GCC unroll 2
+#pragma GCC unroll 8
       for (int h = 0; h < kHalves; ++h) {
         sums[r][h] = _mm256_add_ps(_mm256_load_ps(left + (r * kHalves + h) * 8), sums[r][h]);
       }
@@ -75,18 +90,17 @@ KRAIT_AVX2_INLINE void add_to_tree(int leaf, int leaves, int& depth, float (*wai
   float* const keep = waiting[depth++];
 #pragma GCC unroll 6
   for (int r = 0; r < kRows; ++r) {
-#pragma GCC unroll 2
+#pragma GCC unroll 8
     for (int h = 0; h < kHalves; ++h)
       _mm256_store_ps(keep + (r * kHalves + h) * 8, sums[r][h]);
   }
 }
 
-template <int kRows>
-KRAIT_AVX2_INLINE void write_out(const TileArgs& args, int vector, __m256 (&sums)[kRows][kHalves]) {
-  const int column = vector * kVectorColumns;
+template <int kRows, int kHalves>
+KRAIT_AVX2_INLINE void write_out(const TileArgs& args, int column, __m256 (&sums)[kRows][kHalves]) {
 #pragma GCC unroll 6
   for (int r = 0; r < kRows; ++r) {
-#pragma GCC unroll 2
+#pragma GCC unroll 8
     for (int h = 0; h < kHalves; ++h) {
       float* const out = args.out + r * args.ldo + column + h * 8;
       __m256 sum = sums[r][h];
@@ -97,28 +111,32 @@ KRAIT_AVX2_INLINE void write_out(const TileArgs& args, int vector, __m256 (&sums
   }
 }
 
-template <class Step, int kRows>
+template <class Step, int kRows, int kVectors>
 KRAIT_AVX2 void tile(const TileArgs& args) {
-  alignas(64) float waiting[kMaxTreeDepth][kRows * kVectorColumns];
+  constexpr int kHalves = halves_a_pass(kRows, kVectors);
+  alignas(64) float waiting[kMaxTreeDepth][kRows * kHalves * 8];
   const int64_t steps = args.leaf_k / Step::kStepK;
-  for (int vector = 0; vector < args.vectors; ++vector) {
+  for (int column = 0; column < kVectors * kVectorColumns; column += kHalves * 8) {
     __m256 sums[kRows][kHalves];
     const auto* a = static_cast<const float*>(args.a);
-    const std::byte* w = args.panel + vector * 64;
+    const std::byte* line = args.panel + column * 4;
     int depth = 0;
     int leaf = 0;
     do {
 #pragma GCC unroll 6
-      for (int r = 0; r < kRows; ++r)
-        sums[r][0] = sums[r][1] = _mm256_setzero_ps();
-      for (int64_t step = 0; step < steps; ++step) {
-        Step::template add<kRows>(a, args.a_stride, w, sums);
-        a += Step::kStepK;
-        w += kStepBytes;
+      for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 8
+        for (int h = 0; h < kHalves; ++h)
+          sums[r][h] = _mm256_setzero_ps();
       }
-      add_to_tree<kRows>(leaf, args.leaves, depth, waiting, sums);
+      for (int64_t step = 0; step < steps; ++step) {
+        Step::template add<kRows, kHalves>(a, args.a_stride, line, sums);
+        a += Step::kStepK;
+        line += kStepBytes;
+      }
+      add_to_tree<kRows, kHalves>(leaf, args.leaves, depth, waiting, sums);
     } while (++leaf < args.leaves);
-    write_out<kRows>(args, vector, sums);
+    write_out<kRows, kHalves>(args, column, sums);
   }
 }
 
@@ -126,21 +144,22 @@ KRAIT_AVX2 void round(const float* from, int leaves, int64_t leaf_k, int64_t pad
   round_row(from, leaves, leaf_k, padded_leaf_k, reinterpret_cast<float*>(to));
 }
 
-template <class Step, int... kRow>
-constexpr TileTable make_table(RoundFunction round_function, std::integer_sequence<int, kRow...>) {
+template <class Step, int... kCells>
+constexpr TileTable make_table(RoundFunction round_function, std::integer_sequence<int, kCells...>) {
   TileTable table;
   table.round = round_function;
-  for (int v = 0; v < kTileVectors; ++v)
-    ((table.tile[kRow][v] = tile<Step, kRow + 1>), ...);
+  ((table.tile[kCells / kTileVectors][kCells % kTileVectors] =
+        tile<Step, kCells / kTileVectors + 1, kCells % kTileVectors + 1>),
+   ...);
   return table;
 }
 
-using Rows = std::make_integer_sequence<int, kTileRows>;
+using Cells = std::make_integer_sequence<int, kTileRows * kTileVectors>;
 
 }  // namespace
 
-constinit const TileTable kAvx2F32 = make_table<F32Step>(nullptr, Rows());
-constinit const TileTable kAvx2Bf16 = make_table<Bf16Step>(round, Rows());
+constinit const TileTable kAvx2F32 = make_table<F32Step>(nullptr, Cells());
+constinit const TileTable kAvx2Bf16 = make_table<Bf16Step>(round, Cells());
 
 }  // namespace krait::kernels
 

@@ -41,7 +41,9 @@ TEST(GemmTest, EveryNumberOfRowsGivesTheReferenceBits) {
     const Workspace workspace(gemm_workspace_bytes(kRows, kK, dtype));
     for (const CpuPath path : paths_here()) {
       Stream stream({.threads = 2, .path = path, .may_spin = false});
-      for (int64_t m = 1; m <= kRows; ++m) {
+      // The portable path takes rows one by one, and slowly: beyond the first ones it tries some numbers only.
+      const int64_t stride = path == CpuPath::kPortable ? 31 : 1;
+      for (int64_t m = 1; m <= kRows; m += m < 32 ? 1 : stride) {
         const int64_t row = kRows - m;  // another offset for each m
         const std::vector<float> found = product(stream, weights.matrix(), a, row, m, workspace);
         ASSERT_EQ(first_difference(found.data(), wanted.data() + row * kN, m * kN), "")
