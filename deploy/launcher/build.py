@@ -86,4 +86,6 @@ def _run(command, stage, terminal, stop):
         text = output.decode(errors="replace")
         lines = [line for line in text.splitlines() if not _STEP.match(line) or "FAILED" in line][-60:]
         raise Failure(f"{stage} failed ({' '.join(command)}):\n" + "\n".join(lines))
+    if b"ninja: no work to do" in output:  # looking for new files counts as steps
+        steps = "0"
     terminal.say(stage, f"{steps} steps" if steps != "0" else "up to date" if stage == "build" else "done")

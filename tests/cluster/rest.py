@@ -78,9 +78,9 @@ class Stream:
         self._socket.close()
 
 
-def load(url):
+def load(up):
     """(sequences that hold a slot, sequences that wait), over all groups, by /cluster."""
-    status, document = get_json(url, "/cluster")
+    status, document = get_json(up.url, "/cluster")
     assert status == 200, document
     groups = document["groups"]
     return sum(group["running"] for group in groups), sum(group["waiting"] for group in groups)

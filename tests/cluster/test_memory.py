@@ -16,7 +16,10 @@ HIDDEN, INNER, STATE, RANK, TAPS, LAYERS, VOCAB = 768, 1536, 16, 48, 4, 10, 20_0
 
 def _tensors():
     """(name, shape, elements that a rank of two holds)"""
-    yield "backbone.embeddings.weight", (VOCAB, HIDDEN), VOCAB // 2 * HIDDEN  # as lm_head; look-ups use the file's pages
+    yield "backbone.embeddings.weight", (
+        VOCAB,
+        HIDDEN,
+    ), VOCAB // 2 * HIDDEN  # as lm_head; look-ups use the file's pages
     yield "backbone.norm_f.weight", (HIDDEN,), HIDDEN
     for layer in range(LAYERS):
         at = f"backbone.layers.{layer}."

@@ -1,7 +1,6 @@
 """A real Prometheus server scrapes every process, and promtool finds no fault in what they say."""
 
 import json
-import pathlib
 import shutil
 import socket
 import subprocess
@@ -58,7 +57,7 @@ def prometheus(demo, tmp_path_factory):
             stderr=subprocess.STDOUT,
         )
     try:
-        yield f"http://127.0.0.1:{port}", folder
+        yield f"http://127.0.0.1:{port}"
     finally:
         server.terminate()
         server.wait()
@@ -77,26 +76,17 @@ def _query(url, expression):
 
 
 def test_prometheus_scrapes_every_process(demo, prometheus):
-    url, folder = prometheus
+    url = prometheus
     complete(demo.url, prompt="Mr. Darcy", max_tokens=3)
     count = len(demo.document["processes"])
-    wait_for(
-        lambda: [t["health"] for t in _targets(url)] == ["up"] * count,
-        f"{count} healthy targets; {[t.get('lastError') for t in _targets(url)]} {pathlib.Path(folder / 'log')}",
-        60,
-    )
-    result = wait_for(
-        lambda: (
-            (found := _query(url, "krait_build_info"))
-            if len(found := _query(url, "krait_build_info")) == count
-            else None
-        ),
-        "build_info of each process",
-        60,
-    )
-    assert {(r["metric"]["role"], r["metric"]["rank"]) for r in result} == {
-        ("coordinator", ""),
-        ("shard", "0"),
-        ("shard", "1"),
-    }
+    wait_for(lambda: [t["health"] for t in _targets(url)] == ["up"] * count, f"{count} healthy targets", 60)
+    result = wait_for(lambda: _of_each(url, "krait_build_info", count), "build_info of each process", 60)
+    places = {tuple(r["metric"].get(label) for label in ("role", "group", "rank")) for r in result}
+    assert places == {("coordinator", None, None), ("shard", "g0", "0"), ("shard", "g0", "1")}
     assert all(r["value"][1] == "1" for r in result)
+
+
+def _of_each(url, name, count):
+    """The samples of a metric once there are `count` of them."""
+    found = _query(url, name)
+    return found if len(found) == count else None

@@ -5,6 +5,7 @@ import random
 
 import pytest
 
+from launch import wait_for
 from reference import GREEDY_TOKENS, golden_prompts
 from rest import complete, load
 
@@ -62,7 +63,8 @@ def _noise(url, vocab, seed):
 
 @pytest.mark.parametrize("ranks, threads", [(1, 1), (2, 1), (2, 2), (4, 1)])
 def test_alone_and_among_others(clusters, prompts, ranks, threads):
-    url = clusters("mamba", ranks, threads=threads).url
+    up = clusters("mamba", ranks, threads=threads)
+    url = up.url
     alone = [ask(url, prompt) for prompt in prompts]
     with concurrent.futures.ThreadPoolExecutor(OTHERS + len(prompts)) as pool:
         noise = [pool.submit(_noise, url, prompts[0].vocab, seed) for seed in range(OTHERS)]
@@ -72,7 +74,7 @@ def test_alone_and_among_others(clusters, prompts, ranks, threads):
             assert future.result() == alone[index % len(prompts)]
         for future in noise:
             future.result()
-    assert load(url) == (0, 0)
+    wait_for(lambda: load(up) == (0, 0), "the cluster to be idle")
 
 
 @pytest.mark.parametrize("ranks, threads", [(2, 1), (2, 2), (4, 1)])
