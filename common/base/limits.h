@@ -55,6 +55,9 @@ inline constexpr int kMaxLogitBias = 1024;
 inline constexpr int kMaxMarks = 64;                          // prompt lengths whose state a client wants kept
 inline constexpr int64_t kMaxDeadlineMs = int64_t{7} * 24 * 3600 * 1000;
 inline constexpr int kMaxJsonDepth = 64;
+inline constexpr int kMaxQuotedBytes = 160;                   // of what a client sent, in an error's message
+inline constexpr int kMaxNamedUnknownFields = 16;             // in the header that names them
+inline constexpr int64_t kMaxRequestTokens = int64_t{1} << 24;  // prompt tokens of all sequences of one request
 inline constexpr size_t kMaxApiWork = 1024;                   // requests that wait to be read and tokenized
 
 // Connections.
@@ -88,9 +91,12 @@ inline constexpr int kMaxIpcPathBytes = 107;             // sun_path less its en
 inline constexpr int64_t kWireFlushNs = 200 * kMs;       // queued messages may still leave after a transport is closed
 inline constexpr int kWireHighWaterMark = 16'384;  // messages queued for one peer
 inline constexpr int64_t kHeartbeatNs = 500 * kMs;
+inline constexpr int64_t kStatusNs = 20 * kMs;          // a group's news of its load come this often at most
 inline constexpr int64_t kCoreTickNs = 50 * kMs;       // longest sleep of a daemon's loop
 inline constexpr int kMessagesPerTick = 1024;          // taken before timers are looked at again
 inline constexpr int64_t kPeerTimeoutNs = 3 * kSecond;  // without a word, a peer is lost
+inline constexpr int64_t kReformDelayNs = 1 * kSecond;  // from a group's loss to its next forming
+inline constexpr int kMaxCoordinators = 256;            // that one group serves
 
 // Scheduling.
 inline constexpr int kMaxPlansInFlight = 2;
@@ -118,6 +124,8 @@ inline constexpr int kMaxMetricSeries = 512;  // label sets of one metric; later
 static_assert(kMaxStepRows >= kDefaultMaxSlots, "a step must hold one decode row a slot");
 static_assert(kMaxPromptTokens * 4 < kMaxWireMessageBytes, "a prompt must fit one message");
 static_assert(kMaxEchoLogprobTokens <= kMaxPromptTokens);
+static_assert(kMaxPromptTokens + kMaxGeneratedTokens <= kMaxSequenceTokens, "what the API takes, the wire takes");
+static_assert(kMaxRequestTokens >= kMaxPromptTokens && kMaxRequestTokens <= kMaxQueuedTokens);
 static_assert(kMaxPromptTokens < kMaxSequenceTokens, "a sequence is a prompt and what follows");
 
 }  // namespace krait::limits

@@ -38,8 +38,13 @@ std::optional<Error> Scheduler::refusal(const wire::Submit& submit) const {
     return invalid(fmt::format("the prompt has {} tokens; at most {} are taken", submit.tokens.size(),
                                limits::kMaxPromptTokens), "prompt");
   }
-  if (submit.generated > submit.tokens.size() || submit.generated > submit.max_tokens) {
-    return invalid("more tokens are marked as generated than there are", "generated");
+  if (submit.generated >= submit.tokens.size() || submit.generated > submit.max_tokens) {
+    return invalid("more tokens are marked as generated than can be", "generated");
+  }
+  const auto prompt_tokens = static_cast<int64_t>(submit.tokens.size()) - submit.generated;
+  if (prompt_tokens + int64_t{submit.max_tokens} > limits::kMaxSequenceTokens) {
+    return invalid(fmt::format("prompt and max_tokens together are more than {}", limits::kMaxSequenceTokens),
+                   "max_tokens");
   }
   for (const int32_t token : submit.tokens) {
     if (token < 0 || token >= options_.vocab_size) {
@@ -62,7 +67,9 @@ void Scheduler::submit(const std::string& peer, wire::Submit submit) {
   if (!error && by_key_.contains(key)) error = invalid("a request with this number is running", "request");
   if (error) {
     ++stats_.rejected;
-    const double wait_s = std::clamp(backlog_seconds(), 1.0, kMostRetryAfterS);
+    // What is wrong with the request itself is not mended by waiting.
+    const bool may_retry = error->code == Errc::kOverloaded || error->code == Errc::kUnavailable;
+    const double wait_s = may_retry ? std::clamp(backlog_seconds(), 1.0, kMostRetryAfterS) : 0;
     send(peer, wire::Rejected{key.request, *std::move(error), static_cast<uint32_t>(wait_s)});
     return;
   }
@@ -89,12 +96,23 @@ void Scheduler::cancel(const std::string& peer, const wire::Cancel& cancel) {
   end(SequencePtr(found->second), wire::FinishReason::kCancelled);
 }
 
-void Scheduler::drop_peer(const std::string& peer) {
+std::vector<SequencePtr> Scheduler::sequences_of(const std::string& peer) const {
   std::vector<SequencePtr> theirs;
   for (auto at = by_key_.lower_bound(SequenceKey{peer, 0}); at != by_key_.end() && at->first.peer == peer; ++at) {
     theirs.push_back(at->second);
   }
-  for (const auto& sequence : theirs) {
+  return theirs;
+}
+
+void Scheduler::fail_peer(const std::string& peer, const Error& error) {
+  for (const auto& sequence : sequences_of(peer)) {
+    ++stats_.cancelled;
+    end(sequence, wire::FinishReason::kError, error);
+  }
+}
+
+void Scheduler::drop_peer(const std::string& peer) {
+  for (const auto& sequence : sequences_of(peer)) {
     ++stats_.cancelled;
     forget(sequence);
   }

@@ -16,6 +16,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/limits.h"
+#include "common/base/result.h"
 #include "common/wire/messages.h"
 #include "shard_server/scheduler/sequence.h"
 #include "shard_server/scheduler/step_cost.h"
@@ -58,8 +59,11 @@ class Scheduler final {
   /// A sequence that is not there has ended already; that is no error.
   void cancel(const std::string& peer, const wire::Cancel& cancel);
 
-  /// Ends every sequence of a coordinator that is gone. Nothing is sent to it.
+  /// Forgets every sequence of a coordinator that is gone for good. Nothing is sent to it.
   void drop_peer(const std::string& peer);
+
+  /// Ends every sequence of a coordinator that is silent with `error`: should it speak again, it knows.
+  void fail_peer(const std::string& peer, const Error& error);
 
   /// Accepts nothing from now on; what was accepted runs to its end.
   void drain() { draining_ = true; }
@@ -71,8 +75,12 @@ class Scheduler final {
   /// The next plan, or nothing when there is no work or enough plans are in flight. `epoch` is left to the caller.
   std::optional<wire::Step> plan();
 
-  /// The result of the oldest plan in flight, on which all ranks agree.
-  void step_done(const wire::StepDone& done);
+  /// Whether this plan was made and its result is not known yet.
+  bool is_in_flight(uint64_t step) const;
+
+  /// The result of the oldest plan in flight, on which all ranks agree. Error kProtocol, and nothing is changed, where
+  /// it is no answer to that plan.
+  Status step_done(const wire::StepDone& done);
 
   /// Ends everything with `error`: the group is lost.
   void fail_all(const Error& error);
@@ -108,6 +116,8 @@ class Scheduler final {
   void admit(const SequencePtr& sequence, wire::Step& step);
   void take_token(Sequence& sequence);
   bool in_later_plan(const SequencePtr& sequence) const;
+  Status check(const InFlight& record, const wire::StepDone& done) const;
+  std::vector<SequencePtr> sequences_of(const std::string& peer) const;
   void observe(const InFlight& record, const wire::StepDone& done);
   void end(const SequencePtr& sequence, wire::FinishReason reason, const Error& error = {});
   void forget(const SequencePtr& sequence);

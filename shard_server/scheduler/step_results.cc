@@ -19,9 +19,8 @@ class Post final {
   wire::TokenChunk& chunk(const Sequence& sequence) {
     auto& tokens = by_peer_[sequence.key.peer];
     tokens.step = step_;
-    for (auto& chunk : tokens.chunks) {
-      if (chunk.request == sequence.key.request) return chunk;
-    }
+    // A plan holds a sequence once, so its chunk can only be the newest.
+    if (!tokens.chunks.empty() && tokens.chunks.back().request == sequence.key.request) return tokens.chunks.back();
     tokens.chunks.push_back({.request = sequence.key.request, .first_index = sequence.generated});
     return tokens.chunks.back();
   }
@@ -39,11 +38,28 @@ bool is_stop(const Sequence& sequence, int32_t token) {
 
 }  // namespace
 
-void Scheduler::step_done(const wire::StepDone& done) {
-  CHECK(!in_flight_.empty());
+bool Scheduler::is_in_flight(uint64_t step) const {
+  return std::any_of(in_flight_.begin(), in_flight_.end(), [&](const InFlight& record) { return record.step == step; });
+}
+
+Status Scheduler::check(const InFlight& record, const wire::StepDone& done) const {
+  const auto samples = std::count_if(record.runs.begin(), record.runs.end(), [](const auto& run) { return run.samples; });
+  const auto scores = std::count_if(record.runs.begin(), record.runs.end(), [](const auto& run) { return run.scores; });
+  if (record.step == done.step && std::cmp_equal(samples, done.samples.size()) &&
+      std::cmp_equal(scores, done.prompt_logprobs.size())) {
+    return {};
+  }
+  return Error{Errc::kProtocol,
+               fmt::format("step {} with {} samples and {} scored runs came where step {} with {} and {} was due",
+                           done.step, done.samples.size(), done.prompt_logprobs.size(), record.step, samples, scores),
+               ""};
+}
+
+Status Scheduler::step_done(const wire::StepDone& done) {
+  if (in_flight_.empty()) return Error{Errc::kProtocol, fmt::format("step {} was not planned", done.step), ""};
+  RETURN_IF_ERROR(check(in_flight_.front(), done));
   const InFlight record = std::move(in_flight_.front());
   in_flight_.pop_front();
-  CHECK_EQ(record.step, done.step);
   observe(record, done);
 
   Post post(done.step);
@@ -52,8 +68,6 @@ void Scheduler::step_done(const wire::StepDone& done) {
   auto scores = done.prompt_logprobs.begin();
   for (const auto& run : record.runs) {
     // Results come in the order of the runs, also those of sequences that have ended since: skip, but count them.
-    CHECK(!run.samples || sample != done.samples.end());
-    CHECK(!run.scores || scores != done.prompt_logprobs.end());
     const auto* run_sample = run.samples ? &*sample++ : nullptr;
     const auto* run_scores = run.scores ? &*scores++ : nullptr;
     const auto& sequence = run.sequence;
@@ -78,6 +92,7 @@ void Scheduler::step_done(const wire::StepDone& done) {
   }
   for (auto& [peer, tokens] : post.messages()) send(peer, std::move(tokens));
   for (const auto& [sequence, reason] : ended) end(sequence, reason);
+  return {};
 }
 
 void Scheduler::take_token(Sequence& sequence) {

@@ -30,7 +30,12 @@ Leader::Leader(LeaderOptions options, const Clock& clock)
 }
 
 void Leader::from_rank(uint32_t rank, wire::Message message) {
-  if (rank >= ranks_.size()) return;
+  if (rank >= ranks_.size()) {
+    const auto* join = std::get_if<wire::Join>(&message);
+    if (join != nullptr) turn_away(rank, fmt::format("rank {} of {} has no place in a group of {}", rank, join->world,
+                                                     options_.world));
+    return;
+  }
   ranks_[rank].last_heard_ns = clock_.now_ns();
   if (auto* join = std::get_if<wire::Join>(&message)) {
     on_join(rank, std::move(*join));
@@ -40,7 +45,7 @@ void Leader::from_rank(uint32_t rank, wire::Message message) {
     on_step_done(rank, std::move(*done));
   } else if (const auto* failed = std::get_if<wire::Failed>(&message)) {
     // An old epoch's failure is old news.
-    if (failed->epoch == epoch_) give_up(fmt::format("rank {} failed: {}", rank, to_string(failed->error)));
+    if (epoch_ != 0 && failed->epoch == epoch_) give_up(fmt::format("rank {} failed: {}", rank, to_string(failed->error)));
   }
 }
 
@@ -60,8 +65,7 @@ std::optional<Error> Leader::mismatch(const wire::Join& join) const {
 
 void Leader::on_join(uint32_t rank, wire::Join join) {
   if (const auto error = mismatch(join)) {
-    log_error("{}: it is turned away", error->message);
-    to_ranks_.push_back({rank, wire::Failed{0, rank, *error}});
+    turn_away(rank, error->message);
     return;
   }
   Rank& known = ranks_[rank];
@@ -70,10 +74,17 @@ void Leader::on_join(uint32_t rank, wire::Join join) {
   if (restarted && state_ != wire::GroupState::kWaiting) give_up(fmt::format("rank {} was restarted", rank));
   if (!ranks_[rank].join) log_info("rank {} has joined (pid {}, {})", rank, join.pid, join.path);
   ranks_[rank].join = std::move(join);
-  if (state_ == wire::GroupState::kWaiting &&
-      std::all_of(ranks_.begin(), ranks_.end(), [](const Rank& r) { return r.join.has_value(); })) {
-    form();
-  }
+  form_if_complete();
+}
+
+void Leader::turn_away(uint32_t rank, const std::string& why) {
+  log_error("{}: it is turned away", why);
+  to_ranks_.push_back({rank, wire::Failed{0, 0, Error{Errc::kProtocol, why, ""}}});
+}
+
+void Leader::form_if_complete() {
+  if (state_ != wire::GroupState::kWaiting || clock_.now_ns() < form_after_ns_) return;
+  if (std::all_of(ranks_.begin(), ranks_.end(), [](const Rank& r) { return r.join.has_value(); })) form();
 }
 
 void Leader::form() {
@@ -133,7 +144,13 @@ void Leader::serve() {
 void Leader::on_step_done(uint32_t rank, wire::StepDone done) {
   if (scheduler_ == nullptr || done.epoch != epoch_) return;
   done.rank = rank;
-  steps_[done.step].push_back(std::move(done));
+  auto& dones = steps_[done.step];
+  const bool again = std::any_of(dones.begin(), dones.end(), [&](const auto& other) { return other.rank == rank; });
+  if (again || !scheduler_->is_in_flight(done.step)) {
+    give_up(fmt::format("rank {} answered step {}, which was not asked of it", rank, done.step));
+    return;
+  }
+  dones.push_back(std::move(done));
   settle_steps();
 }
 
@@ -149,7 +166,10 @@ void Leader::settle_steps() {
       give_up(fmt::format("rank {} disagrees with rank 0 about step {}", done.rank, done.step));
       return;
     }
-    scheduler_->step_done(dones[0]);
+    if (const auto taken = scheduler_->step_done(dones[0]); !taken.ok()) {
+      give_up(to_string(taken.error()));
+      return;
+    }
   }
   pump();
 }
@@ -162,13 +182,28 @@ void Leader::pump() {
   }
 }
 
-void Leader::from_coordinator(const std::string& peer, wire::Message message) {
+void Leader::say_hello(const std::string& peer, uint64_t incarnation) {
   auto& coordinator = coordinators_[peer];
-  coordinator.last_heard_ns = clock_.now_ns();
+  if (coordinator.incarnation != 0 && coordinator.incarnation != incarnation) {
+    // Another process under the same name. What was on its way to the old one would be misread by the new one, which
+    // counts its requests from the start.
+    if (scheduler_ != nullptr) scheduler_->drop_peer(peer);
+    std::erase_if(to_coordinators_, [&](const auto& out) { return out.peer == peer; });
+  }
+  coordinator.incarnation = incarnation;
+}
+
+void Leader::from_coordinator(const std::string& peer, wire::Message message) {
+  if (!coordinators_.contains(peer) && coordinators_.size() >= static_cast<size_t>(limits::kMaxCoordinators)) {
+    log_debug("coordinator {} is one too many", peer);
+    return;
+  }
+  coordinators_[peer].last_heard_ns = clock_.now_ns();
   if (const auto* hello = std::get_if<wire::Hello>(&message)) {
-    if (coordinator.incarnation != hello->incarnation && scheduler_ != nullptr) scheduler_->drop_peer(peer);
-    coordinator.incarnation = hello->incarnation;
+    say_hello(peer, hello->incarnation);
     to_coordinators_.push_back({peer, status()});
+  } else if (const auto* heartbeat = std::get_if<wire::Heartbeat>(&message)) {
+    say_hello(peer, heartbeat->incarnation);
   } else if (auto* submit = std::get_if<wire::Submit>(&message)) {
     if (scheduler_ != nullptr) {
       scheduler_->submit(peer, std::move(*submit));
@@ -189,6 +224,13 @@ void Leader::give_up(const std::string& why) {
   log_error("group {} is given up: {}", options_.group, why);
   ++stats_.groups_lost;
   abort_ = why;
+  form_after_ns_ = clock_.now_ns() + limits::kReformDelayNs;
+  end_group(why);
+  // A group that drains has no need to form again.
+  set_state(draining_ ? wire::GroupState::kDraining : wire::GroupState::kWaiting, why);
+}
+
+void Leader::end_group(const std::string& why) {
   if (scheduler_ != nullptr) {
     scheduler_->fail_all(Error{Errc::kUnavailable, why, ""});
     auto last = scheduler_->take_outgoing();
@@ -199,10 +241,10 @@ void Leader::give_up(const std::string& why) {
   tell_all_ranks(wire::Leave{epoch_, why});
   epoch_ = 0;
   for (Rank& rank : ranks_) rank = {};
-  set_state(wire::GroupState::kWaiting, why);
 }
 
 void Leader::drain() {
+  draining_ = true;
   if (scheduler_ != nullptr) scheduler_->drain();
   set_state(wire::GroupState::kDraining, "shutting down");
 }
@@ -212,28 +254,43 @@ bool Leader::drained() const {
 }
 
 void Leader::leave() {
-  if (scheduler_ != nullptr) scheduler_->fail_all(Error{Errc::kUnavailable, "the group is shutting down", ""});
-  tell_all_ranks(wire::Leave{epoch_, "the group is shutting down"});
+  draining_ = true;
+  end_group("the group is shutting down");
+  set_state(wire::GroupState::kDraining, "shutting down");
+}
+
+void Leader::drop_silent_ranks(int64_t now_ns) {
+  for (uint32_t rank = 0; rank < ranks_.size(); ++rank) {
+    if (!ranks_[rank].join || now_ns - ranks_[rank].last_heard_ns <= limits::kPeerTimeoutNs) continue;
+    if (epoch_ != 0) {
+      give_up(fmt::format("rank {} is silent", rank));
+      return;
+    }
+    log_warning("rank {} is silent: its place is free again", rank);
+    ranks_[rank] = {};
+  }
+}
+
+void Leader::drop_silent_coordinators(int64_t now_ns) {
+  std::erase_if(coordinators_, [&](const auto& entry) {
+    const bool gone = now_ns - entry.second.last_heard_ns > limits::kPeerTimeoutNs;
+    if (gone && scheduler_ != nullptr) {
+      scheduler_->fail_peer(entry.first, Error{Errc::kUnavailable, "the coordinator was silent for too long", ""});
+    }
+    return gone;
+  });
 }
 
 void Leader::tick() {
   const int64_t now_ns = clock_.now_ns();
-  if (state_ != wire::GroupState::kWaiting) {
-    for (uint32_t rank = 0; rank < ranks_.size(); ++rank) {
-      if (ranks_[rank].join && now_ns - ranks_[rank].last_heard_ns > limits::kPeerTimeoutNs) {
-        give_up(fmt::format("rank {} is silent", rank));
-        break;
-      }
-    }
-  }
+  drop_silent_ranks(now_ns);
+  drop_silent_coordinators(now_ns);
+  form_if_complete();
   if (scheduler_ != nullptr) {
-    std::erase_if(coordinators_, [&](const auto& entry) {
-      const bool gone = now_ns - entry.second.last_heard_ns > limits::kPeerTimeoutNs;
-      if (gone) scheduler_->drop_peer(entry.first);
-      return gone;
-    });
     scheduler_->expire();
     pump();
+    const bool news = told_load_ != std::pair(scheduler_->running(), scheduler_->waiting());
+    if (news && now_ns - last_status_ns_ >= limits::kStatusNs) tell_all_coordinators();
   }
   if (now_ns - last_heartbeat_ns_ < limits::kHeartbeatNs) return;
   last_heartbeat_ns_ = now_ns;
@@ -247,6 +304,8 @@ void Leader::tell_all_ranks(const wire::Message& message) {
 
 void Leader::tell_all_coordinators() {
   const auto now = status();
+  last_status_ns_ = clock_.now_ns();
+  told_load_ = {now.running, now.waiting};
   for (const auto& [peer, coordinator] : coordinators_) to_coordinators_.push_back({peer, now});
 }
 

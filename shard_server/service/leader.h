@@ -1,8 +1,9 @@
 // The leader of a group as a machine: it forms the group, lets the scheduler run on it, compares what the ranks say, and
 // gives the group up when one of them is lost. No thread, socket or clock of its own.
 //
-//   kWaiting --all ranks joined, alike--> kLoading --all ready--> kServing --SIGTERM--> kDraining
-//      ^-------------- a rank failed, fell silent or disagreed: everything open ends with an error ------'
+//   kWaiting --all ranks joined, alike--> kLoading --all ready--> kServing --drain()--> kDraining, for good
+//      ^----- a rank failed, fell silent or disagreed: ----------------'
+//             everything open ends with an error
 #pragma once
 
 #include <cstdint>
@@ -83,9 +84,15 @@ class Leader final {
   void on_ready(uint32_t rank, wire::Ready ready);
   void on_step_done(uint32_t rank, wire::StepDone done);
   std::optional<Error> mismatch(const wire::Join& join) const;
+  void turn_away(uint32_t rank, const std::string& why);
+  void form_if_complete();
   void form();
   void serve();
   void give_up(const std::string& why);
+  void end_group(const std::string& why);
+  void say_hello(const std::string& peer, uint64_t incarnation);
+  void drop_silent_ranks(int64_t now_ns);
+  void drop_silent_coordinators(int64_t now_ns);
   void settle_steps();
   void pump();
   void tell_all_ranks(const wire::Message& message);
@@ -96,12 +103,16 @@ class Leader final {
   const Clock& clock_;
   wire::GroupState state_ = wire::GroupState::kWaiting;
   std::string detail_ = "waiting for its ranks";
+  bool draining_ = false;
+  int64_t form_after_ns_ = 0;  // a model that cannot be loaded is not tried in a tight loop
   uint64_t epoch_ = 0;
   std::vector<Rank> ranks_;
   std::map<std::string, Coordinator> coordinators_;  // by peer name
   std::unique_ptr<scheduler::Scheduler> scheduler_;  // while serving or draining
   std::map<uint64_t, std::vector<wire::StepDone>> steps_;  // step -> what ranks said so far
   int64_t last_heartbeat_ns_ = 0;
+  int64_t last_status_ns_ = 0;
+  std::pair<uint32_t, uint32_t> told_load_;  // running and waiting, as coordinators know them
   std::optional<std::string> abort_;
   std::vector<ToRank> to_ranks_;
   std::vector<scheduler::Outgoing> to_coordinators_;

@@ -22,11 +22,17 @@ RankWorker::~RankWorker() {
 bool RankWorker::post(wire::Message command) {
   {
     const std::scoped_lock lock(mutex_);
+    if (std::holds_alternative<wire::Leave>(command)) commands_.clear();
     if (commands_.size() >= static_cast<size_t>(limits::kMaxRankCommands)) return false;
     commands_.push_back(std::move(command));
   }
   wake_.notify_one();
   return true;
+}
+
+bool RankWorker::idle() const {
+  const std::scoped_lock lock(mutex_);
+  return commands_.empty() && !running_;
 }
 
 void RankWorker::run() {
@@ -38,8 +44,11 @@ void RankWorker::run() {
       if (stop_) return;
       command = std::move(commands_.front());
       commands_.pop_front();
+      running_ = true;
     }
     if (auto answer = executor_->execute(command)) answer_(*std::move(answer));
+    const std::scoped_lock lock(mutex_);
+    running_ = false;
   }
 }
 

@@ -87,9 +87,12 @@ class RankWorker final {
   RankWorker(std::unique_ptr<RankExecutor> executor, std::function<void(wire::Message)> answer);
   ~RankWorker();
 
-  /// False when limits::kMaxRankCommands wait already: the leader has lost count, so the group must be formed anew.
+  /// False when limits::kMaxRankCommands wait already: the leader has lost count, so the group must be formed anew. A
+  /// Leave takes the place of whatever waits: all of it is of the group that ends.
   bool post(wire::Message command);
   void abort(const std::string& reason) { executor_->abort(reason); }
+  /// Whether every command posted so far has been run and answered. For tests, which pump in rounds.
+  bool idle() const;
   RankFigures figures() const { return executor_->figures(); }
 
  private:
@@ -97,9 +100,10 @@ class RankWorker final {
 
   std::unique_ptr<RankExecutor> executor_;
   std::function<void(wire::Message)> answer_;
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::condition_variable wake_;
   std::deque<wire::Message> commands_;
+  bool running_ = false;  // a command was taken and is not answered yet
   bool stop_ = false;
   std::thread thread_;
 };
