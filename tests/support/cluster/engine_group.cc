@@ -30,7 +30,8 @@ void on_all_ranks(int world, const std::function<void(int rank)>& work) {
       }
     });
   }
-  for (auto& thread : threads) thread.join();
+  for (auto& thread : threads)
+    thread.join();
   for (const auto& error : errors) {
     if (error) std::rethrow_exception(error);
   }
@@ -61,8 +62,7 @@ EngineGroup::EngineGroup(const EngineGroupOptions& options) {
     communicator.epoch = 1;
     communicator.rank = rank;
     communicator.world = options.world;
-    communicator.order =
-        partition.aligned ? collectives::ReduceOrder::kTree : collectives::ReduceOrder::kRankOrder;
+    communicator.order = partition.aligned ? collectives::ReduceOrder::kTree : collectives::ReduceOrder::kRankOrder;
     communicator.max_rows = 8;
     communicator.max_width = plan.config.hidden_size;
     communicator.hub = hub;
@@ -97,19 +97,19 @@ wire::StepDone EngineGroup::step(wire::Step step) {
   return dones[0];
 }
 
-WholeState EngineGroup::state(int32_t slot) const {
-  const ModelConfig& config = this->config();
+WholeState whole_state(std::span<const shard::Engine* const> engines, int32_t slot) {
+  const ModelConfig& config = engines[0]->config();
   const int64_t taps = config.conv_kernel - 1;
   WholeState whole;
   whole.conv.resize(static_cast<size_t>(config.layers * config.inner_size * taps));
   whole.ssm.resize(static_cast<size_t>(config.layers * config.inner_size * config.state_size));
-  for (const auto& engine : engines_) {
-    const int rank = static_cast<int>(&engine - engines_.data());
-    const Range range = engine->partition().range(Unit::kChannel, rank);
+  for (size_t rank = 0; rank < engines.size(); ++rank) {
+    const shard::Engine& engine = *engines[rank];
+    const Range range = engine.partition().range(Unit::kChannel, static_cast<int>(rank));
     const int64_t padded = kernels::padded_channels(range.size());
-    const float* base = engine->states().slot(slot);
+    const float* base = engine.states().slot(slot);
     for (int64_t layer = 0; layer < config.layers; ++layer) {
-      const auto& place = engine->states().layers().at(static_cast<size_t>(layer));
+      const auto& place = engine.states().layers().at(static_cast<size_t>(layer));
       const int64_t channel0 = layer * config.inner_size + range.begin;
       for (int64_t c = 0; c < range.size(); ++c) {
         for (int64_t k = 0; k < taps; ++k) {
@@ -121,6 +121,13 @@ WholeState EngineGroup::state(int32_t slot) const {
     }
   }
   return whole;
+}
+
+WholeState EngineGroup::state(int32_t slot) const {
+  std::vector<const shard::Engine*> engines;
+  for (const auto& engine : engines_)
+    engines.push_back(engine.get());
+  return whole_state(engines, slot);
 }
 
 SequenceResult run_sequence(EngineGroup& group, int32_t slot, const std::vector<int32_t>& prompt, int64_t chunk,
@@ -140,7 +147,8 @@ SequenceResult run_sequence(EngineGroup& group, int32_t slot, const std::vector<
     run.prompt_logprobs = sampling.prompt_logprobs;
     run.next_token = end < total ? prompt[static_cast<size_t>(end)] : -1;
     const auto done = group.step(step);
-    for (const auto& [row, logits] : group.logits()) result.prompt_logits.push_back(logits);
+    for (const auto& [row, logits] : group.logits())
+      result.prompt_logits.push_back(logits);
     if (run.sample) result.tokens.push_back(done.samples.at(0).token.token);
   }
   result.after_prompt = group.state(slot);
@@ -151,7 +159,8 @@ SequenceResult run_sequence(EngineGroup& group, int32_t slot, const std::vector<
     run.position = static_cast<uint32_t>(total) + i - 1;
     run.sample = true;
     const auto done = group.step(step);
-    for (const auto& [row, logits] : group.logits()) result.decode_logits.push_back(logits);
+    for (const auto& [row, logits] : group.logits())
+      result.decode_logits.push_back(logits);
     result.tokens.push_back(done.samples.at(0).token.token);
   }
   return result;

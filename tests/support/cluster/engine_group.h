@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -28,7 +29,11 @@ struct EngineGroupOptions final {
 struct WholeState final {
   std::vector<float> conv;  // [layers][I][K - 1], oldest first
   std::vector<float> ssm;   // [layers][I][N]
+  friend bool operator==(const WholeState&, const WholeState&) = default;
 };
+
+/// The engines of all ranks, in rank order.
+WholeState whole_state(std::span<const shard::Engine* const> engines, int32_t slot);
 
 /// Throws std::runtime_error where something fails, so that the test fails and says why.
 class EngineGroup final {
