@@ -62,7 +62,8 @@ class ClusterClient::Loop final {
         const std::scoped_lock lock(mutex_);
         work.swap(inbox_);
       }
-      for (auto& item : work) item(core_);
+      for (auto& item : work)
+        item(core_);
       for (int taken = 0; taken < limits::kMessagesPerTick; ++taken) {
         auto packet = transport_->receive();
         if (!packet) break;
@@ -137,14 +138,18 @@ void ClusterClient::cancel(RequestId request) {
   loop_->post([request](RequestCore& core) { core.cancel(request); });
 }
 
-std::vector<GroupSnapshot> ClusterClient::groups() const { return loop_->groups(); }
+std::vector<GroupSnapshot> ClusterClient::groups() const {
+  return loop_->groups();
+}
 
 bool ClusterClient::ready() const {
   const auto groups = loop_->groups();
   return !groups.empty() && std::all_of(groups.begin(), groups.end(), [](const auto& g) { return g.serving; });
 }
 
-uint32_t ClusterClient::open_requests() const { return loop_->open_requests(); }
+uint32_t ClusterClient::open_requests() const {
+  return loop_->open_requests();
+}
 
 void ClusterClient::refuse_new() {
   loop_->post([](RequestCore& core) { core.drain(); });

@@ -13,7 +13,7 @@ namespace krait::requests {
 
 /// One sequence: a prompt and one of its n choices.
 struct SequenceSpec final {
-  std::vector<int32_t> tokens;            // the prompt; at least one
+  std::vector<int32_t> tokens;  // the prompt; at least one
   uint32_t max_tokens = 16;
   wire::SamplingParams sampling;          // seed and stop_ids (sorted) set
   std::vector<std::string> stop_strings;  // not in the output unless include_stop
@@ -41,10 +41,10 @@ struct SequenceEnd final {
 
 /// News of one sequence.
 struct OutputChunk final {
-  size_t sequence = 0;                           // index in GenerationSpec::sequences
-  std::string text;                              // new text: whole characters; what may become a stop string is held
-  std::vector<wire::TokenInfo> tokens;           // new tokens, in order; those of a held-back text come with it or before
-  uint32_t first_prompt_position = 0;            // position of prompt_logprobs[0]'s token
+  size_t sequence = 0;                  // index in GenerationSpec::sequences
+  std::string text;                     // new text: whole characters; what may become a stop string is held
+  std::vector<wire::TokenInfo> tokens;  // new tokens, in order; those of a held-back text come with it or before
+  uint32_t first_prompt_position = 0;   // position of prompt_logprobs[0]'s token
   std::vector<wire::TokenInfo> prompt_logprobs;  // for sampling.prompt_logprobs, positions 1 to T - 1 in order
   std::optional<SequenceEnd> end;                // the last news of this sequence
 };
@@ -64,7 +64,7 @@ struct GroupSnapshot final {
   std::string name;
   bool connected = false;  // heard of within limits::kPeerTimeoutNs
   bool serving = false;
-  wire::Status status;     // the latest
+  wire::Status status;          // the latest
   uint32_t open_sequences = 0;  // of this coordinator
 };
 

@@ -11,14 +11,17 @@ namespace krait::requests {
 
 RequestCore::RequestCore(CoreOptions options, const Clock& clock, CoreObserver observer)
     : options_(std::move(options)), clock_(clock), observer_(std::move(observer)) {
-  for (const auto& name : options_.groups) groups_.push_back({.name = name});
+  for (const auto& name : options_.groups)
+    groups_.push_back({.name = name});
   for (size_t group = 0; group < groups_.size(); ++group) {
     send(group, wire::Hello{wire::kProtocolVersion, options_.incarnation, options_.name});
   }
   last_heartbeat_ns_ = clock_.now_ns();
 }
 
-std::vector<GroupMessage> RequestCore::take_outgoing() { return std::exchange(outgoing_, {}); }
+std::vector<GroupMessage> RequestCore::take_outgoing() {
+  return std::exchange(outgoing_, {});
+}
 
 std::vector<GroupSnapshot> RequestCore::groups() const {
   std::vector<GroupSnapshot> snapshots;
@@ -33,9 +36,7 @@ Result<size_t> RequestCore::choose_group(const GenerationSpec& spec) const {
   // The least work ahead, by the group's own figures and by what this coordinator has sent since.
   const Group* best = nullptr;
   bool known = false;
-  const auto load = [](const Group& group) {
-    return std::pair(group.status.backlog_seconds, group.open.size());
-  };
+  const auto load = [](const Group& group) { return std::pair(group.status.backlog_seconds, group.open.size()); };
   for (const Group& group : groups_) {
     known = known || group.status.model == spec.model;
     if (!group.connected || group.status.state != wire::GroupState::kServing || group.status.model != spec.model) {
@@ -44,8 +45,8 @@ Result<size_t> RequestCore::choose_group(const GenerationSpec& spec) const {
     if (best == nullptr || load(group) < load(*best)) best = &group;
   }
   if (best != nullptr) return static_cast<size_t>(best - groups_.data());
-  return Error{Errc::kUnavailable,
-               known ? "no group is serving this model at the moment" : "no group is serving yet", ""};
+  return Error{Errc::kUnavailable, known ? "no group is serving this model at the moment" : "no group is serving yet",
+               ""};
 }
 
 void RequestCore::submit(RequestId id, GenerationSpec spec, std::shared_ptr<GenerationSink> sink) {
@@ -125,7 +126,8 @@ void RequestCore::on(size_t index, wire::Status status) {
 }
 
 void RequestCore::on(size_t group, wire::Tokens tokens) {
-  for (auto& chunk : tokens.chunks) take_chunk(group, std::move(chunk));
+  for (auto& chunk : tokens.chunks)
+    take_chunk(group, std::move(chunk));
 }
 
 void RequestCore::take_chunk(size_t group, wire::TokenChunk chunk) {
@@ -260,7 +262,8 @@ void RequestCore::lose_group(size_t index, const std::string& why) {
   group.connected = false;
   group.status.state = wire::GroupState::kWaiting;
   std::set<RequestId> lost;
-  for (const uint64_t number : group.open) lost.insert(sequences_.at(number).request);
+  for (const uint64_t number : group.open)
+    lost.insert(sequences_.at(number).request);
   for (const RequestId id : lost) {
     fail(id, Error{Errc::kUnavailable, fmt::format("group {} was lost: {}", group.name, why), ""}, 1);
   }
@@ -285,7 +288,8 @@ void RequestCore::tick() {
   for (const auto& [id, request] : requests_) {
     if (now_ns >= request.deadline_ns) late.push_back(id);
   }
-  for (const RequestId id : late) fail(id, Error{Errc::kDeadlineExceeded, "the request ran into its time limit", ""});
+  for (const RequestId id : late)
+    fail(id, Error{Errc::kDeadlineExceeded, "the request ran into its time limit", ""});
 }
 
 }  // namespace krait::requests

@@ -21,11 +21,11 @@ namespace krait::requests {
 using RequestId = uint64_t;
 
 struct CoreOptions final {
-  std::string name;                                          // of this coordinator, for the groups' logs
-  uint64_t incarnation = 0;                                  // random
-  std::vector<std::string> groups;                           // names
-  std::vector<std::string> addresses;                        // of their leaders, one a group
-  std::shared_ptr<const tokenizer::Tokenizer> tokenizer;     // null: tokens have no text
+  std::string name;                                       // of this coordinator, for the groups' logs
+  uint64_t incarnation = 0;                               // random
+  std::vector<std::string> groups;                        // names
+  std::vector<std::string> addresses;                     // of their leaders, one a group
+  std::shared_ptr<const tokenizer::Tokenizer> tokenizer;  // null: tokens have no text
   int64_t default_timeout_ms = 600'000;
 };
 
@@ -42,9 +42,9 @@ struct SequenceReport final {
 
 /// Called as things happen, on the core's thread; any may be empty.
 struct CoreObserver final {
-  std::function<void(int64_t ns)> on_first_token;     // submit to first token
-  std::function<void(int64_t ns)> on_inter_token;     // between messages with tokens, by their tokens
-  std::function<void(int64_t ns)> on_request_end;     // submit to last sequence's end
+  std::function<void(int64_t ns)> on_first_token;  // submit to first token
+  std::function<void(int64_t ns)> on_inter_token;  // between messages with tokens, by their tokens
+  std::function<void(int64_t ns)> on_request_end;  // submit to last sequence's end
   std::function<void(const SequenceReport&)> on_sequence_end;
 };
 
@@ -85,8 +85,8 @@ class RequestCore final {
     size_t index = 0;
     size_t group = 0;
     uint32_t prompt_tokens = 0;
-    uint32_t received = 0;      // generated tokens
-    uint32_t scored = 0;        // prompt logprobs
+    uint32_t received = 0;  // generated tokens
+    uint32_t scored = 0;    // prompt logprobs
     int64_t submitted_ns = 0;
     int64_t last_token_ns = 0;
     SequenceOutput output;

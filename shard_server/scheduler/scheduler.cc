@@ -23,7 +23,8 @@ Scheduler::Scheduler(SchedulerOptions options, const Clock& clock) : options_(st
   CHECK_LE(options_.slots, static_cast<uint32_t>(limits::kMaxSlots));
   // Every running sequence must fit a step's decode rows, and a prompt must still move on beside them.
   CHECK_LE(int64_t{options_.slots} + StepCost::kMinPrefillRows, options_.max_step_rows);
-  for (int32_t slot = static_cast<int32_t>(options_.slots) - 1; slot >= 0; --slot) free_slots_.push_back(slot);
+  for (int32_t slot = static_cast<int32_t>(options_.slots) - 1; slot >= 0; --slot)
+    free_slots_.push_back(slot);
 }
 
 std::optional<Error> Scheduler::refusal(const wire::Submit& submit) const {
@@ -35,8 +36,9 @@ std::optional<Error> Scheduler::refusal(const wire::Submit& submit) const {
   }
   if (submit.tokens.empty()) return invalid("the prompt has no tokens", "prompt");
   if (static_cast<int64_t>(submit.tokens.size()) > limits::kMaxPromptTokens) {
-    return invalid(fmt::format("the prompt has {} tokens; at most {} are taken", submit.tokens.size(),
-                               limits::kMaxPromptTokens), "prompt");
+    return invalid(
+        fmt::format("the prompt has {} tokens; at most {} are taken", submit.tokens.size(), limits::kMaxPromptTokens),
+        "prompt");
   }
   if (submit.generated >= submit.tokens.size() || submit.generated > submit.max_tokens) {
     return invalid("more tokens are marked as generated than can be", "generated");
@@ -125,7 +127,8 @@ void Scheduler::expire() {
   for (const auto& [key, sequence] : by_key_) {
     if (sequence->deadline_ns != 0 && now_ns >= sequence->deadline_ns) late.push_back(sequence);
   }
-  for (const auto& sequence : late) end(sequence, wire::FinishReason::kDeadline);
+  for (const auto& sequence : late)
+    end(sequence, wire::FinishReason::kDeadline);
 }
 
 std::optional<wire::Step> Scheduler::plan() {
@@ -158,8 +161,7 @@ void Scheduler::plan_decodes(wire::Step& step, InFlight& record) {
 }
 
 void Scheduler::plan_prefills(wire::Step& step, InFlight& record) {
-  int64_t budget_rows =
-      cost_.prefill_budget(record.rows, options_.max_step_ms, options_.max_step_rows - record.rows);
+  int64_t budget_rows = cost_.prefill_budget(record.rows, options_.max_step_ms, options_.max_step_rows - record.rows);
   for (const auto& sequence : running_) {
     if (budget_rows <= 0) return;
     if (!sequence->prefilled()) budget_rows -= plan_prefill_of(sequence, budget_rows, step, record);
@@ -205,11 +207,14 @@ int64_t Scheduler::plan_prefill_of(const SequencePtr& sequence, int64_t budget_r
   return rows;
 }
 
-std::vector<Outgoing> Scheduler::take_outgoing() { return std::exchange(outgoing_, {}); }
+std::vector<Outgoing> Scheduler::take_outgoing() {
+  return std::exchange(outgoing_, {});
+}
 
 double Scheduler::backlog_seconds() const {
   int64_t rows = queued_tokens_;
-  for (const auto& sequence : running_) rows += sequence->prefill_tokens() - sequence->planned_tokens;
+  for (const auto& sequence : running_)
+    rows += sequence->prefill_tokens() - sequence->planned_tokens;
   return static_cast<double>(rows) * cost_.row_ms() / 1e3;
 }
 

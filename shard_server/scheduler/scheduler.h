@@ -128,13 +128,13 @@ class Scheduler final {
   StepCost cost_;
   bool draining_ = false;
   uint64_t next_step_ = 1;
-  std::deque<SequencePtr> waiting_;              // not admitted yet, oldest first
-  std::vector<SequencePtr> running_;             // hold a slot, in order of admission
-  std::map<SequenceKey, SequencePtr> by_key_;    // waiting and running
+  std::deque<SequencePtr> waiting_;            // not admitted yet, oldest first
+  std::vector<SequencePtr> running_;           // hold a slot, in order of admission
+  std::map<SequenceKey, SequencePtr> by_key_;  // waiting and running
   std::vector<int32_t> free_slots_;
   std::deque<InFlight> in_flight_;
   std::vector<Outgoing> outgoing_;
-  int64_t queued_tokens_ = 0;                    // prompt tokens of waiting_
+  int64_t queued_tokens_ = 0;  // prompt tokens of waiting_
   double tokens_per_second_ = 0;
   SchedulerStats stats_;
 };

@@ -5,9 +5,9 @@
 namespace krait::scheduler {
 namespace {
 
-constexpr double kSmoothing = 0.2;         // weight of the newest step
-constexpr int64_t kFewRows = 4;            // steps up to here tell the base
-constexpr int64_t kManyRows = 16;          // steps from here tell the cost of a row
+constexpr double kSmoothing = 0.2;  // weight of the newest step
+constexpr int64_t kFewRows = 4;     // steps up to here tell the base
+constexpr int64_t kManyRows = 16;   // steps from here tell the cost of a row
 constexpr double kLeastRowMs = 1e-4;
 
 }  // namespace

@@ -43,7 +43,8 @@ bool Scheduler::is_in_flight(uint64_t step) const {
 }
 
 Status Scheduler::check(const InFlight& record, const wire::StepDone& done) const {
-  const auto samples = std::count_if(record.runs.begin(), record.runs.end(), [](const auto& run) { return run.samples; });
+  const auto samples =
+      std::count_if(record.runs.begin(), record.runs.end(), [](const auto& run) { return run.samples; });
   const auto scores = std::count_if(record.runs.begin(), record.runs.end(), [](const auto& run) { return run.scores; });
   if (record.step == done.step && std::cmp_equal(samples, done.samples.size()) &&
       std::cmp_equal(scores, done.prompt_logprobs.size())) {
@@ -90,8 +91,10 @@ Status Scheduler::step_done(const wire::StepDone& done) {
       ended.emplace_back(sequence, wire::FinishReason::kLength);
     }
   }
-  for (auto& [peer, tokens] : post.messages()) send(peer, std::move(tokens));
-  for (const auto& [sequence, reason] : ended) end(sequence, reason);
+  for (auto& [peer, tokens] : post.messages())
+    send(peer, std::move(tokens));
+  for (const auto& [sequence, reason] : ended)
+    end(sequence, reason);
   return {};
 }
 
@@ -150,7 +153,8 @@ void Scheduler::forget(const SequencePtr& sequence) {
 
 void Scheduler::fail_all(const Error& error) {
   in_flight_.clear();
-  while (!by_key_.empty()) end(SequencePtr(by_key_.begin()->second), wire::FinishReason::kError, error);
+  while (!by_key_.empty())
+    end(SequencePtr(by_key_.begin()->second), wire::FinishReason::kError, error);
 }
 
 void Scheduler::send(const std::string& peer, wire::Message message) {

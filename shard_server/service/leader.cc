@@ -32,8 +32,8 @@ Leader::Leader(LeaderOptions options, const Clock& clock)
 void Leader::from_rank(uint32_t rank, wire::Message message) {
   if (rank >= ranks_.size()) {
     const auto* join = std::get_if<wire::Join>(&message);
-    if (join != nullptr) turn_away(rank, fmt::format("rank {} of {} has no place in a group of {}", rank, join->world,
-                                                     options_.world));
+    if (join != nullptr)
+      turn_away(rank, fmt::format("rank {} of {} has no place in a group of {}", rank, join->world, options_.world));
     return;
   }
   ranks_[rank].last_heard_ns = clock_.now_ns();
@@ -45,7 +45,8 @@ void Leader::from_rank(uint32_t rank, wire::Message message) {
     on_step_done(rank, std::move(*done));
   } else if (const auto* failed = std::get_if<wire::Failed>(&message)) {
     // An old epoch's failure is old news.
-    if (epoch_ != 0 && failed->epoch == epoch_) give_up(fmt::format("rank {} failed: {}", rank, to_string(failed->error)));
+    if (epoch_ != 0 && failed->epoch == epoch_)
+      give_up(fmt::format("rank {} failed: {}", rank, to_string(failed->error)));
   }
 }
 
@@ -91,7 +92,8 @@ void Leader::form() {
   epoch_ = options_.new_epoch();
   ++stats_.epochs;
   std::vector<std::string> paths;
-  for (const Rank& rank : ranks_) paths.push_back(rank.join->path);
+  for (const Rank& rank : ranks_)
+    paths.push_back(rank.join->path);
   wire::Form form;
   form.epoch = epoch_;
   form.world = options_.world;
@@ -209,8 +211,8 @@ void Leader::from_coordinator(const std::string& peer, wire::Message message) {
       scheduler_->submit(peer, std::move(*submit));
     } else {
       to_coordinators_.push_back(
-          {peer, wire::Rejected{submit->request, Error{Errc::kUnavailable, "the group is not serving: " + detail_, ""},
-                                1}});
+          {peer,
+           wire::Rejected{submit->request, Error{Errc::kUnavailable, "the group is not serving: " + detail_, ""}, 1}});
     }
   } else if (const auto* cancel = std::get_if<wire::Cancel>(&message)) {
     if (scheduler_ != nullptr) scheduler_->cancel(peer, *cancel);
@@ -240,7 +242,8 @@ void Leader::end_group(const std::string& why) {
   steps_.clear();
   tell_all_ranks(wire::Leave{epoch_, why});
   epoch_ = 0;
-  for (Rank& rank : ranks_) rank = {};
+  for (Rank& rank : ranks_)
+    rank = {};
 }
 
 void Leader::drain() {
@@ -299,14 +302,16 @@ void Leader::tick() {
 }
 
 void Leader::tell_all_ranks(const wire::Message& message) {
-  for (uint32_t rank = 0; rank < ranks_.size(); ++rank) to_ranks_.push_back({rank, message});
+  for (uint32_t rank = 0; rank < ranks_.size(); ++rank)
+    to_ranks_.push_back({rank, message});
 }
 
 void Leader::tell_all_coordinators() {
   const auto now = status();
   last_status_ns_ = clock_.now_ns();
   told_load_ = {now.running, now.waiting};
-  for (const auto& [peer, coordinator] : coordinators_) to_coordinators_.push_back({peer, now});
+  for (const auto& [peer, coordinator] : coordinators_)
+    to_coordinators_.push_back({peer, now});
 }
 
 void Leader::set_state(wire::GroupState state, std::string detail) {
@@ -340,7 +345,9 @@ wire::Status Leader::status() const {
   return status;
 }
 
-std::vector<ToRank> Leader::take_rank_messages() { return std::exchange(to_ranks_, {}); }
+std::vector<ToRank> Leader::take_rank_messages() {
+  return std::exchange(to_ranks_, {});
+}
 
 std::vector<scheduler::Outgoing> Leader::take_coordinator_messages() {
   if (scheduler_ != nullptr) {
@@ -350,6 +357,8 @@ std::vector<scheduler::Outgoing> Leader::take_coordinator_messages() {
   return std::exchange(to_coordinators_, {});
 }
 
-std::optional<std::string> Leader::take_abort() { return std::exchange(abort_, std::nullopt); }
+std::optional<std::string> Leader::take_abort() {
+  return std::exchange(abort_, std::nullopt);
+}
 
 }  // namespace krait::shard

@@ -1,5 +1,5 @@
-// The leader of a group as a machine: it forms the group, lets the scheduler run on it, compares what the ranks say, and
-// gives the group up when one of them is lost. No thread, socket or clock of its own.
+// The leader of a group as a machine: it forms the group, lets the scheduler run on it, compares what the ranks say,
+// and gives the group up when one of them is lost. No thread, socket or clock of its own.
 //
 //   kWaiting --all ranks joined, alike--> kLoading --all ready--> kServing --drain()--> kDraining, for good
 //      ^----- a rank failed, fell silent or disagreed: ----------------'
@@ -22,10 +22,10 @@ namespace krait::shard {
 
 struct LeaderOptions final {
   std::string group;
-  std::string model;        // served name
+  std::string model;  // served name
   uint32_t world = 1;
-  wire::Join self;          // what rank 0 itself would say: the others must match it
-  uint32_t slots = 0;       // 0: by the ranks' memory
+  wire::Join self;     // what rank 0 itself would say: the others must match it
+  uint32_t slots = 0;  // 0: by the ranks' memory
   uint32_t max_queue = limits::kDefaultMaxQueue;
   double max_step_ms = 50;
   int64_t vocab_size = 0;
@@ -107,8 +107,8 @@ class Leader final {
   int64_t form_after_ns_ = 0;  // a model that cannot be loaded is not tried in a tight loop
   uint64_t epoch_ = 0;
   std::vector<Rank> ranks_;
-  std::map<std::string, Coordinator> coordinators_;  // by peer name
-  std::unique_ptr<scheduler::Scheduler> scheduler_;  // while serving or draining
+  std::map<std::string, Coordinator> coordinators_;        // by peer name
+  std::unique_ptr<scheduler::Scheduler> scheduler_;        // while serving or draining
   std::map<uint64_t, std::vector<wire::StepDone>> steps_;  // step -> what ranks said so far
   int64_t last_heartbeat_ns_ = 0;
   int64_t last_status_ns_ = 0;

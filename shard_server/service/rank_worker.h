@@ -32,7 +32,7 @@ struct RankOptions final {
   int64_t state_memory_bytes = 0;  // for slots == 0
   collectives::CommunicatorFactory communicator = nullptr;
   std::shared_ptr<collectives::LoopbackHub> (*hub_of)(const std::string& bootstrap) = nullptr;  // loopback only
-  std::function<void(Engine&)> on_load;  // for tests: taps
+  std::function<void(Engine&)> on_load;                                                         // for tests: taps
 };
 
 /// What has been loaded, for metrics.
