@@ -1,10 +1,13 @@
 import contextlib
+import os
 import pathlib
 import sys
 
 import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+# By hand, without tests/run: what the preset release built.
+os.environ.setdefault("KRAIT_TEST_BUILD_DIR", str(pathlib.Path(__file__).resolve().parents[2] / "build" / "release"))
 
 from launch import Up, segments  # noqa: E402
 from reference import DEMO_MODEL, golden_model  # noqa: E402
