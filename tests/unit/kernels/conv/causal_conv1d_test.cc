@@ -1,5 +1,6 @@
 #include "kernels/conv/causal_conv1d.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cmath>

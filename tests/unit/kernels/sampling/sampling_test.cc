@@ -1,5 +1,6 @@
 #include "kernels/sampling/sampling.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>

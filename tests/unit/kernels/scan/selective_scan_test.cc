@@ -1,5 +1,6 @@
 #include "kernels/scan/selective_scan.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
