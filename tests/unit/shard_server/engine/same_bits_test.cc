@@ -1,6 +1,9 @@
 // The exactness contract inside a group: the bits of a row depend on the tokens before it and on nothing else.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
+
 #include "common/base/rng.h"
 #include "tests/support/cluster/engine_group.h"
 #include "tests/support/golden.h"
@@ -82,86 +85,97 @@ TEST_P(SameBits, OnEveryInstructionPath) {
   }
 }
 
+/// Sequences in slots 1 to 31 that start afresh, read, decode or rest, as chance has it.
+class Crowd final {
+ public:
+  Crowd(uint64_t seed, uint64_t vocab) : random_(seed), vocab_(vocab) {}
+
+  /// Adds what the slots [begin, end) do to the step; returns how many rows that is.
+  int32_t join(wire::Step& step, int32_t begin, int32_t end) {
+    int32_t rows = 0;
+    for (int32_t slot = begin; slot < end; ++slot) rows += join(step, slot);
+    return rows;
+  }
+  uint64_t below(uint64_t bound) { return random_.below(bound); }
+
+ private:
+  int32_t join(wire::Step& step, int32_t slot) {
+    auto& position = position_.at(static_cast<size_t>(slot));
+    const uint64_t what = position > 0 ? random_.below(4) : 0;
+    if (what == 3) return 0;
+    auto& run = step.runs.emplace_back();
+    run.out_slot = run.sequence_slot = slot;
+    run.in_slot = slot;
+    if (what == 0) {
+      position = 0;
+      step.admissions.push_back({slot, 1000, scored(random_.next())});
+      run.in_slot = -1;
+    }
+    run.position = position;
+    if (what != 1) run.tokens = random_tokens(random_, 1 + random_.below(5), vocab_);
+    run.sample = true;
+    const auto rows = static_cast<int32_t>(std::max<size_t>(1, run.tokens.size()));
+    position += static_cast<uint32_t>(rows);
+    return rows;
+  }
+
+  SplitMix64 random_;
+  uint64_t vocab_;
+  std::array<uint32_t, 32> position_{};
+};
+
+/// The watched sequence in slot 0: its next chunk of the prompt, of a random size, or its next decode row.
+wire::StepRun next_run(const std::vector<int32_t>& prompt, size_t& prefilled, uint32_t generated, Crowd& crowd) {
+  wire::StepRun run;
+  run.in_slot = prefilled == 0 ? -1 : 0;
+  if (prefilled == prompt.size()) {
+    run.position = static_cast<uint32_t>(prompt.size()) + generated - 1;
+    run.sample = true;
+    return run;
+  }
+  const size_t take = std::min<size_t>(1 + crowd.below(20), prompt.size() - prefilled);
+  run.position = static_cast<uint32_t>(prefilled);
+  run.tokens.assign(prompt.begin() + long(prefilled), prompt.begin() + long(prefilled + take));
+  prefilled += take;
+  run.sample = prefilled == prompt.size();
+  run.prompt_logprobs = true;
+  run.next_token = prefilled < prompt.size() ? prompt[prefilled] : -1;
+  return run;
+}
+
 TEST_P(SameBits, AmongThirtyOneOthersThatComeAndGo) {
   EngineGroupOptions options = options_of(golden_path("models/mamba"), 2, 1, GetParam());
   options.slots = 32;
   SplitMix64 random(23);
-  std::vector<int32_t> prompt;
+  const auto prompt = random_tokens(random, 60, 512);
   Bits alone;
   {
     EngineGroup group(options);
     group.keep_logits();
-    prompt = random_tokens(random, 60, static_cast<uint64_t>(group.config().vocab_size));
     auto run = run_sequence(group, 0, prompt, 60, 10, scored(5));
     alone = {run.prompt_logits, run.decode_logits, run.tokens, {}, {}};
   }
   EngineGroup group(options);
   group.keep_logits();
-  const auto vocab = static_cast<uint64_t>(group.config().vocab_size);
-  std::vector<bool> started(32, false);
-  std::vector<uint32_t> position(32, 0);
+  Crowd crowd(29, 512);
   Bits crowded;
   size_t prefilled = 0;
-  for (uint32_t generated = 0; generated < 10;) {
+  while (crowded.tokens.size() < 10) {
     wire::Step step;
-    int32_t first_row = 0;
-    int32_t rows = 0;
-    const auto add_other = [&](int32_t slot) {
-      // A sequence starts afresh, goes on with new tokens, decodes, or sits this step out.
-      const uint64_t what = started[size_t(slot)] ? random.below(4) : 0;
-      if (what == 3) return;
-      auto& run = step.runs.emplace_back();
-      run.out_slot = run.sequence_slot = slot;
-      if (what == 0) {
-        started[size_t(slot)] = true;
-        position[size_t(slot)] = 0;
-        step.admissions.push_back({slot, 1000, scored(random.next())});
-        run.in_slot = -1;
-      } else {
-        run.in_slot = slot;
-      }
-      run.position = position[size_t(slot)];
-      if (what != 1) run.tokens = random_tokens(random, 1 + random.below(5), vocab);
-      run.sample = true;
-      const auto added = std::max<size_t>(1, run.tokens.size());
-      position[size_t(slot)] += static_cast<uint32_t>(added);
-      rows += static_cast<int32_t>(added);
-    };
-    const int32_t before = static_cast<int32_t>(1 + random.below(31));
-    for (int32_t slot = 1; slot < before; ++slot) add_other(slot);
-    first_row = rows;
-    auto& mine = step.runs.emplace_back();
-    mine.in_slot = prefilled == 0 ? -1 : 0;
-    mine.out_slot = mine.sequence_slot = 0;
-    if (prefilled < prompt.size()) {
-      if (prefilled == 0) step.admissions.push_back({0, 60, scored(5)});
-      const size_t take = std::min<size_t>(1 + random.below(20), prompt.size() - prefilled);
-      mine.position = static_cast<uint32_t>(prefilled);
-      mine.tokens.assign(prompt.begin() + long(prefilled), prompt.begin() + long(prefilled + take));
-      prefilled += take;
-      mine.sample = prefilled == prompt.size();
-      mine.prompt_logprobs = true;
-      mine.next_token = prefilled < prompt.size() ? prompt[prefilled] : -1;
-      rows += static_cast<int32_t>(take);
-    } else {
-      mine.position = static_cast<uint32_t>(prompt.size()) + generated - 1;
-      mine.sample = true;
-      ++rows;
-    }
-    const auto my_rows = std::max<size_t>(1, mine.tokens.size());
-    const bool sampled = mine.sample;
-    const bool decoding = mine.tokens.empty();
-    for (int32_t slot = before; slot < 32; ++slot) add_other(slot);
+    const auto before = static_cast<int32_t>(1 + crowd.below(31));
+    const int32_t first_row = crowd.join(step, 1, before);
+    if (prefilled == 0) step.admissions.push_back({0, 60, scored(5)});
+    const auto mine = next_run(prompt, prefilled, static_cast<uint32_t>(crowded.tokens.size()), crowd);
+    step.runs.push_back(mine);
+    crowd.join(step, before, 32);
     const auto done = group.step(step);
-    for (size_t i = 0; i < my_rows; ++i) {
-      auto& kept = decoding ? crowded.decode_logits : crowded.prompt_logits;
+    auto& kept = mine.tokens.empty() ? crowded.decode_logits : crowded.prompt_logits;
+    for (size_t i = 0; i < std::max<size_t>(1, mine.tokens.size()); ++i) {
       kept.push_back(group.logits().at(first_row + static_cast<int32_t>(i)));
     }
-    if (!sampled) continue;
     for (const auto& sample : done.samples) {
       if (sample.slot == 0) crowded.tokens.push_back(sample.token.token);
     }
-    ++generated;
   }
   EXPECT_TRUE(crowded == alone);
 }
