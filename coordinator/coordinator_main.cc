@@ -147,12 +147,13 @@ Status serve(const Options& options) {
   core.incarnation = random_u64();
   core.name = fmt::format("coordinator-{:016x}", core.incarnation);
   core.groups = options.groups;
-  for (const auto& group : options.groups) core.addresses.push_back(wire::leader_address(options.run_dir, group));
+  for (const auto& group : options.groups)
+    core.addresses.push_back(wire::leader_address(options.run_dir, group));
   core.tokenizer = api_options.model.tokenizer;
   core.default_timeout_ms = api_options.request_timeout_ms;
   ASSIGN_OR_RETURN(auto transport, transport::make_zmq_transport());
-  ASSIGN_OR_RETURN(const auto cluster, requests::ClusterClient::start(std::move(core), std::move(transport), clock,
-                                                                      figures.observer()));
+  ASSIGN_OR_RETURN(const auto cluster,
+                   requests::ClusterClient::start(std::move(core), std::move(transport), clock, figures.observer()));
   api::Api api(std::move(api_options), *cluster, registry);
 
   http::Options http;
@@ -170,7 +171,8 @@ Status serve(const Options& options) {
   std::printf("READY {\"pid\":%d,\"port\":%d,\"metrics_port\":%d}\n", getpid(), server->port(), exposition->port());
   std::fflush(stdout);
   log_info("serving '{}' on {}:{}", api.model().name, options.host, server->port());
-  serve_until_stopped(options, stop_requests, api, *server, [&] { figures.observe(*cluster, server->stats()); });
+  serve_until_stopped(options, stop_requests, api, *server,
+                      [&] { figures.observe(cluster->groups(), api.model().name, server->stats()); });
   server->stop();
   exposition->stop();
   return {};
@@ -193,4 +195,6 @@ int run(int argc, char** argv) {
 }  // namespace
 }  // namespace krait
 
-int main(int argc, char** argv) { return krait::run(argc, argv); }
+int main(int argc, char** argv) {
+  return krait::run(argc, argv);
+}

@@ -50,9 +50,9 @@ Status serve(Options options) {
   const StopWatch watch(options.watch_parent_pid, [&] { ++stop_requests; });
   const SteadyClock clock;
   ASSIGN_OR_RETURN(auto daemon, shard::ShardDaemon::start(options.shard, clock));
-  ASSIGN_OR_RETURN(const auto metrics, metrics::MetricsServer::start(
-                                           options.metrics_host, static_cast<uint16_t>(options.metrics_port),
-                                           [&] { return daemon->metrics().render(); }));
+  ASSIGN_OR_RETURN(const auto metrics,
+                   metrics::MetricsServer::start(options.metrics_host, static_cast<uint16_t>(options.metrics_port),
+                                                 [&] { return daemon->metrics().render(); }));
   daemon->set_metrics_port(metrics->port());
   std::printf("READY {\"pid\":%d,\"metrics_port\":%d}\n", getpid(), metrics->port());
   std::fflush(stdout);
@@ -78,4 +78,6 @@ int run(int argc, char** argv) {
 }  // namespace
 }  // namespace krait
 
-int main(int argc, char** argv) { return krait::run(argc, argv); }
+int main(int argc, char** argv) {
+  return krait::run(argc, argv);
+}

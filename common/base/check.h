@@ -24,20 +24,20 @@ std::string show_for_check(const T& value) {
 }  // namespace internal
 }  // namespace krait
 
-#define CHECK(condition)                                                       \
-  do {                                                                         \
-    if (!(condition)) [[unlikely]]                                             \
-      ::krait::check_failed(__FILE__, __LINE__, #condition, ::std::string());  \
+#define CHECK(condition)                                                      \
+  do {                                                                        \
+    if (!(condition)) [[unlikely]]                                            \
+      ::krait::check_failed(__FILE__, __LINE__, #condition, ::std::string()); \
   } while (false)
 
-#define KRAIT_CHECK_OP(a, op, b)                                                                                   \
-  do {                                                                                                             \
-    const auto& check_a = (a);                                                                                     \
-    const auto& check_b = (b);                                                                                     \
-    if (!(check_a op check_b)) [[unlikely]]                                                                        \
-      ::krait::check_failed(                                                                                       \
-          __FILE__, __LINE__, #a " " #op " " #b,                                                                   \
-          ::krait::internal::show_for_check(check_a) + " against " + ::krait::internal::show_for_check(check_b));  \
+#define KRAIT_CHECK_OP(a, op, b)                                                                                  \
+  do {                                                                                                            \
+    const auto& check_a = (a);                                                                                    \
+    const auto& check_b = (b);                                                                                    \
+    if (!(check_a op check_b)) [[unlikely]]                                                                       \
+      ::krait::check_failed(                                                                                      \
+          __FILE__, __LINE__, #a " " #op " " #b,                                                                  \
+          ::krait::internal::show_for_check(check_a) + " against " + ::krait::internal::show_for_check(check_b)); \
   } while (false)
 
 #define CHECK_EQ(a, b) KRAIT_CHECK_OP(a, ==, b)

@@ -13,12 +13,16 @@ XXH3_state_t* state_of(const std::byte* bytes) {
 
 }  // namespace
 
-Digest::Digest() { XXH3_64bits_reset(state_of(state_)); }
+Digest::Digest() {
+  XXH3_64bits_reset(state_of(state_));
+}
 
 void Digest::update(std::span<const std::byte> bytes) {
   XXH3_64bits_update(state_of(state_), bytes.data(), bytes.size());
 }
 
-uint64_t Digest::value() const { return XXH3_64bits_digest(state_of(state_)); }
+uint64_t Digest::value() const {
+  return XXH3_64bits_digest(state_of(state_));
+}
 
 }  // namespace krait

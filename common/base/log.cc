@@ -10,10 +10,14 @@ namespace {
 
 spdlog::level::level_enum level_of(LogLevel level) {
   switch (level) {
-    case LogLevel::kDebug: return spdlog::level::debug;
-    case LogLevel::kInfo: return spdlog::level::info;
-    case LogLevel::kWarning: return spdlog::level::warn;
-    case LogLevel::kError: return spdlog::level::err;
+    case LogLevel::kDebug:
+      return spdlog::level::debug;
+    case LogLevel::kInfo:
+      return spdlog::level::info;
+    case LogLevel::kWarning:
+      return spdlog::level::warn;
+    case LogLevel::kError:
+      return spdlog::level::err;
   }
   return spdlog::level::info;
 }
@@ -35,6 +39,8 @@ void init_log(std::string_view name, LogLevel level) {
   logger().set_pattern(fmt::format("%Y-%m-%dT%H:%M:%S.%e %L [{}] %v", name));
 }
 
-void log_line(LogLevel level, std::string_view message) { logger().log(level_of(level), message); }
+void log_line(LogLevel level, std::string_view message) {
+  logger().log(level_of(level), message);
+}
 
 }  // namespace krait

@@ -13,9 +13,13 @@ constexpr auto kTable = std::to_array<ErrcInfo>({
 
 }  // namespace
 
-const ErrcInfo& errc_info(Errc code) { return kTable.at(static_cast<size_t>(code)); }
+const ErrcInfo& errc_info(Errc code) {
+  return kTable.at(static_cast<size_t>(code));
+}
 
-bool is_errc(uint8_t number) { return number < kTable.size(); }
+bool is_errc(uint8_t number) {
+  return number < kTable.size();
+}
 
 std::string to_string(const Error& error) {
   const auto label = errc_info(error.code).label;

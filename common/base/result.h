@@ -44,8 +44,8 @@ std::string to_string(const Error& error);
 template <class T>
 class [[nodiscard]] Result final {
  public:
-  Result(T value) : value_(std::in_place_index<0>, std::move(value)) {}       // NOLINT(google-explicit-constructor)
-  Result(Error error) : value_(std::in_place_index<1>, std::move(error)) {}   // NOLINT(google-explicit-constructor)
+  Result(T value) : value_(std::in_place_index<0>, std::move(value)) {}      // NOLINT(google-explicit-constructor)
+  Result(Error error) : value_(std::in_place_index<1>, std::move(error)) {}  // NOLINT(google-explicit-constructor)
 
   bool ok() const { return value_.index() == 0; }
   explicit operator bool() const { return ok(); }
@@ -107,11 +107,11 @@ using Status = Result<void>;
 #define KRAIT_CONCAT(a, b) KRAIT_CONCAT_INNER(a, b)
 
 /// Leaves the function with the error of `expression` (a Status or Result), if it has one.
-#define RETURN_IF_ERROR(expression)                           \
-  do {                                                        \
-    auto return_if_error_status = (expression);               \
-    if (!return_if_error_status.ok()) [[unlikely]]            \
-      return return_if_error_status.error();                  \
+#define RETURN_IF_ERROR(expression)                \
+  do {                                             \
+    auto return_if_error_status = (expression);    \
+    if (!return_if_error_status.ok()) [[unlikely]] \
+      return return_if_error_status.error();       \
   } while (false)
 
 /// ASSIGN_OR_RETURN(auto x, f()): x is the value of f(), or the function ends with its error.

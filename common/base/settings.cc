@@ -22,7 +22,9 @@ Settings::Settings(std::string_view program, std::string_view description, std::
 Settings::~Settings() = default;
 
 void Settings::add(std::string_view name, std::string& target, std::string_view help, bool required) {
-  parser_->app.add_option(fmt::format("--{}", name), target, std::string(help))->capture_default_str()->required(required);
+  parser_->app.add_option(fmt::format("--{}", name), target, std::string(help))
+      ->capture_default_str()
+      ->required(required);
 }
 
 void Settings::add(std::string_view name, std::vector<std::string>& target, std::string_view help, bool required) {

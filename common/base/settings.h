@@ -1,4 +1,5 @@
-// A daemon's settings: command line options, and the same names in a TOML file given by --config (the command line wins).
+// A daemon's settings: command line options, and the same names in a TOML file given by --config (the command line
+// wins).
 #pragma once
 
 #include <cstdint>
@@ -26,8 +27,8 @@ class Settings final {
   void add_choice(std::string_view name, std::string& target, std::string_view help, std::vector<std::string> choices);
   void add_flag(std::string_view name, bool& target, std::string_view help);
 
-  /// True: go on. False: --help or --version has been printed, end with success. Error kInvalidArgument names the option
-  /// or the key and line of the file; unknown ones are errors.
+  /// True: go on. False: --help or --version has been printed, end with success. Error kInvalidArgument names the
+  /// option or the key and line of the file; unknown ones are errors.
   Result<bool> parse(int argc, const char* const* argv);
 
  private:

@@ -14,7 +14,11 @@ inline constexpr int64_t kMs = 1000 * kUs;
 inline constexpr int64_t kSecond = 1000 * kMs;
 
 /// The least multiple of `unit` that is not below `value`; both not negative.
-constexpr int64_t round_up(int64_t value, int64_t unit) { return (value + unit - 1) / unit * unit; }
-constexpr int64_t ceil_div(int64_t value, int64_t unit) { return (value + unit - 1) / unit; }
+constexpr int64_t round_up(int64_t value, int64_t unit) {
+  return (value + unit - 1) / unit * unit;
+}
+constexpr int64_t ceil_div(int64_t value, int64_t unit) {
+  return (value + unit - 1) / unit;
+}
 
 }  // namespace krait

@@ -2,6 +2,8 @@
 
 namespace krait {
 
-std::string version() { return KRAIT_VERSION; }
+std::string version() {
+  return KRAIT_VERSION;
+}
 
 }  // namespace krait

@@ -24,9 +24,13 @@ constexpr auto kTable = std::to_array<Row>({{DType::kF32, "F32", 4},
 
 }  // namespace
 
-int64_t dtype_bytes(DType dtype) { return kTable.at(static_cast<size_t>(dtype)).bytes; }
+int64_t dtype_bytes(DType dtype) {
+  return kTable.at(static_cast<size_t>(dtype)).bytes;
+}
 
-std::string_view dtype_name(DType dtype) { return kTable.at(static_cast<size_t>(dtype)).name; }
+std::string_view dtype_name(DType dtype) {
+  return kTable.at(static_cast<size_t>(dtype)).name;
+}
 
 std::optional<DType> dtype_from_safetensors(std::string_view name) {
   for (const Row& row : kTable) {

@@ -7,7 +7,9 @@
 namespace krait {
 
 /// Exact.
-constexpr float bf16_to_f32(uint16_t bits) { return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16); }
+constexpr float bf16_to_f32(uint16_t bits) {
+  return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16);
+}
 
 /// Round to nearest, ties to even; a NaN stays a NaN.
 constexpr uint16_t f32_to_bf16(float value) {

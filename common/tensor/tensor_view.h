@@ -18,7 +18,8 @@ struct TensorView final {
 
   int64_t elements() const {
     int64_t count = 1;
-    for (const int64_t extent : shape) count *= extent;
+    for (const int64_t extent : shape)
+      count *= extent;
     return count;
   }
   int64_t bytes() const { return elements() * dtype_bytes(dtype); }

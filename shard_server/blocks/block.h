@@ -20,9 +20,9 @@ namespace krait::shard {
 
 /// The rows of one step: prefill chunks and decode rows together, in runs.
 struct Batch final {
-  std::span<const int32_t> ids;         // the input token of each row
+  std::span<const int32_t> ids;  // the input token of each row
   std::span<const kernels::Run> runs;
-  std::span<const kernels::Tap> taps;   // sorted by row
+  std::span<const kernels::Tap> taps;  // sorted by row
 
   int64_t rows() const { return static_cast<int64_t>(ids.size()); }
 };

@@ -1,5 +1,5 @@
-// h = embedding[ids]. The table stays where the file is mapped: a step touches a few rows of it, its pages are shared by
-// all ranks of a host, and no rank pays memory for it.
+// h = embedding[ids]. The table stays where the file is mapped: a step touches a few rows of it, its pages are shared
+// by all ranks of a host, and no rank pays memory for it.
 #include "common/weights/checkpoint.h"
 #include "kernels/pointwise/rows.h"
 #include "shard_server/blocks/block.h"

@@ -24,8 +24,14 @@ void LmHead::logits(const BlockContext& context, std::span<const int32_t> rows, 
   const auto count = static_cast<int64_t>(rows.size());
   CHECK_LE(count, limits::kLogitRowsPerPass);
   kernels::gather_rows(context.stream, context.h, hidden_, rows, hidden_, normed, hidden_);
-  kernels::rms_norm(context.stream, {.rows = count, .width = hidden_, .x = normed, .x_stride = hidden_,
-                                     .weight = norm_, .eps = norm_eps_, .out = normed, .out_stride = hidden_});
+  kernels::rms_norm(context.stream, {.rows = count,
+                                     .width = hidden_,
+                                     .x = normed,
+                                     .x_stride = hidden_,
+                                     .weight = norm_,
+                                     .eps = norm_eps_,
+                                     .out = normed,
+                                     .out_stride = hidden_});
   if (vocabulary_.size() == 0) return;
   kernels::GemmArgs args;
   args.a = normed;
@@ -45,8 +51,7 @@ Status LmHead::gather(const BlockContext& context, int64_t rows, const float* lo
 
 BlockNeeds LmHead::needs() const {
   BlockNeeds needs;
-  needs.gemm_workspace_bytes =
-      kernels::gemm_workspace_bytes(limits::kLogitRowsPerPass, weights_.k, weights_.dtype);
+  needs.gemm_workspace_bytes = kernels::gemm_workspace_bytes(limits::kLogitRowsPerPass, weights_.k, weights_.dtype);
   return needs;
 }
 

@@ -21,19 +21,19 @@ using kernels::PackedMatrix;
 
 /// H, C = this rank's channels, C16 = C padded to blocks of 16. Null pointers: the model has no such bias.
 struct MambaWeights final {
-  float* norm = nullptr;             // [H]
+  float* norm = nullptr;              // [H]
   PackedMatrix in_proj_x, in_proj_z;  // [C16][H]
-  float* in_proj_x_bias = nullptr;   // [C16]
-  float* in_proj_z_bias = nullptr;   // [C16]
-  float* conv = nullptr;             // [K][C16]
-  float* conv_bias = nullptr;        // [C16]
-  PackedMatrix x_proj;               // [R + 2N][C]
-  PackedMatrix dt_proj;              // [C16][R]
-  float* dt_bias = nullptr;          // [C16]
-  float* a = nullptr;                // [C16 / 16][N][16]
-  float* d = nullptr;                // [C16]
-  PackedMatrix out_proj;             // [H][C]
-  float* out_proj_bias = nullptr;    // [H]
+  float* in_proj_x_bias = nullptr;    // [C16]
+  float* in_proj_z_bias = nullptr;    // [C16]
+  float* conv = nullptr;              // [K][C16]
+  float* conv_bias = nullptr;         // [C16]
+  PackedMatrix x_proj;                // [R + 2N][C]
+  PackedMatrix dt_proj;               // [C16][R]
+  float* dt_bias = nullptr;           // [C16]
+  float* a = nullptr;                 // [C16 / 16][N][16]
+  float* d = nullptr;                 // [C16]
+  PackedMatrix out_proj;              // [H][C]
+  float* out_proj_bias = nullptr;     // [H]
 };
 
 class MambaBlock final : public Block {
@@ -72,8 +72,8 @@ BlockNeeds MambaBlock::needs(int64_t max_rows) const {
   needs.scratch_bytes = 2 * Scratch::bytes_of(max_rows * hidden_) + 3 * Scratch::bytes_of(max_rows * padded_) +
                         Scratch::bytes_of(max_rows * x_proj_width());
   for (const auto* matrix : {&w_.in_proj_x, &w_.x_proj, &w_.dt_proj, &w_.out_proj}) {
-    needs.gemm_workspace_bytes = std::max(needs.gemm_workspace_bytes,
-                                          kernels::gemm_workspace_bytes(max_rows, matrix->k, matrix->dtype));
+    needs.gemm_workspace_bytes =
+        std::max(needs.gemm_workspace_bytes, kernels::gemm_workspace_bytes(max_rows, matrix->k, matrix->dtype));
   }
   return needs;
 }
@@ -148,8 +148,14 @@ Status MambaBlock::forward(const BlockContext& context, const Batch& batch) cons
   float* dt = scratch.floats(rows * padded_);
   float* dt_b_c = scratch.floats(rows * x_proj_width());
 
-  kernels::rms_norm(context.stream, {.rows = rows, .width = hidden_, .x = context.h, .x_stride = hidden_,
-                                     .weight = w_.norm, .eps = norm_eps_, .out = u, .out_stride = hidden_});
+  kernels::rms_norm(context.stream, {.rows = rows,
+                                     .width = hidden_,
+                                     .x = context.h,
+                                     .x_stride = hidden_,
+                                     .weight = w_.norm,
+                                     .eps = norm_eps_,
+                                     .out = u,
+                                     .out_stride = hidden_});
   product(context, u, hidden_, rows, w_.in_proj_x, w_.in_proj_x_bias, x);
   convolve(context, batch, x);
   product(context, x, padded_, rows, w_.x_proj, nullptr, dt_b_c);
@@ -160,7 +166,8 @@ Status MambaBlock::forward(const BlockContext& context, const Batch& batch) cons
   scan(context, batch, x, z, dt_b_c, dt);
   product(context, dt, padded_, rows, w_.out_proj, nullptr, delta);
   RETURN_IF_ERROR(context.communicator.all_reduce(rows, hidden_, delta, delta));
-  if (w_.out_proj_bias != nullptr) kernels::add_rows(context.stream, delta, hidden_, w_.out_proj_bias, 0, rows, hidden_);
+  if (w_.out_proj_bias != nullptr)
+    kernels::add_rows(context.stream, delta, hidden_, w_.out_proj_bias, 0, rows, hidden_);
   kernels::add_rows(context.stream, context.h, hidden_, delta, hidden_, rows, hidden_);
   return {};
 }
@@ -170,7 +177,8 @@ Result<float*> load_conv(WeightLoader& loader, const TensorSpec& spec, int64_t c
   ASSIGN_OR_RETURN(const auto by_channel, loader.values(spec));
   ASSIGN_OR_RETURN(float* by_tap, loader.floats(taps * padded));
   for (int64_t c = 0; c < channels; ++c) {
-    for (int64_t j = 0; j < taps; ++j) by_tap[j * padded + c] = by_channel[static_cast<size_t>(c * taps + j)];
+    for (int64_t j = 0; j < taps; ++j)
+      by_tap[j * padded + c] = by_channel[static_cast<size_t>(c * taps + j)];
   }
   return by_tap;
 }
@@ -178,7 +186,8 @@ Result<float*> load_conv(WeightLoader& loader, const TensorSpec& spec, int64_t c
 /// a = -exp(A_log), blocked. In double, so that the float32 result does not hang on one library's rounding.
 Result<float*> load_a(WeightLoader& loader, const TensorSpec& spec, int64_t channels, int64_t state_size) {
   ASSIGN_OR_RETURN(auto plain, loader.values(spec));
-  for (float& value : plain) value = static_cast<float>(-std::exp(double{value}));
+  for (float& value : plain)
+    value = static_cast<float>(-std::exp(double{value}));
   ASSIGN_OR_RETURN(float* blocked, loader.floats(kernels::padded_channels(channels) * state_size));
   kernels::to_blocked(plain.data(), channels, state_size, blocked);
   return blocked;

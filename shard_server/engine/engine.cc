@@ -82,7 +82,8 @@ Status Engine::allocate(const EngineOptions& options) {
   gemm_workspace_ = {workspace, static_cast<size_t>(needs.gemm_workspace_bytes)};
   const int64_t sampler_bytes = Sampler::memory_bytes(*head_);
   ASSIGN_OR_RETURN(std::byte * sampler, buffers_.allocate(sampler_bytes));
-  sampler_ = std::make_unique<Sampler>(*head_, stream_->threads(), std::span(sampler, static_cast<size_t>(sampler_bytes)));
+  sampler_ =
+      std::make_unique<Sampler>(*head_, stream_->threads(), std::span(sampler, static_cast<size_t>(sampler_bytes)));
   ids_.reserve(max_rows_);
   return {};
 }
@@ -91,7 +92,8 @@ std::string Engine::numerics_id() const {
   std::string partition = "aligned";
   if (!partition_.aligned) {
     Digest digest;
-    for (const auto& ranges : partition_.ranges) digest.update(std::as_bytes(std::span(ranges)));
+    for (const auto& ranges : partition_.ranges)
+      digest.update(std::as_bytes(std::span(ranges)));
     partition = fmt::format("{}-{:08x}", partition_.world, static_cast<uint32_t>(digest.value()));
   }
   return fmt::format("cpu-{}-{}-v{}-{}-{}", kernels::cpu_path_name(stream_->path()),
@@ -133,7 +135,8 @@ void Engine::lay_out(const wire::Step& step) {
   ids_.clear();
   runs_.clear();
   taps_.clear();
-  for (const auto& admission : step.admissions) records_[static_cast<size_t>(admission.slot)].admit(admission);
+  for (const auto& admission : step.admissions)
+    records_[static_cast<size_t>(admission.slot)].admit(admission);
   for (const auto& run : step.runs) {
     SequenceRecord& record = records_[static_cast<size_t>(run.sequence_slot)];
     kernels::Run rows;
@@ -164,7 +167,8 @@ void Engine::choose_logit_rows(const wire::Step& step, wire::StepDone& done) {
     if (run.sample) done.samples.push_back({run.sequence_slot, false, {}});
     if (!run.prompt_logprobs) continue;
     auto& scores = done.prompt_logprobs.emplace_back(wire::RowLogprobs{run.sequence_slot, run.position + 1, {}});
-    for (size_t i = 1; i < run.tokens.size(); ++i) scores.entries.push_back({run.tokens[i], 0, {}});
+    for (size_t i = 1; i < run.tokens.size(); ++i)
+      scores.entries.push_back({run.tokens[i], 0, {}});
     if (run.next_token >= 0) scores.entries.push_back({run.next_token, 0, {}});
   }
   auto sample = done.samples.begin();
@@ -200,7 +204,8 @@ Result<wire::StepDone> Engine::step(const wire::Step& step, collectives::Communi
   lay_out(step);
   const Batch batch{ids_, runs_, taps_};
   const BlockContext context{*stream_, communicator, states_, h_, scratch_, gemm_workspace_};
-  for (const auto& block : blocks_) RETURN_IF_ERROR(block->forward(context, batch));
+  for (const auto& block : blocks_)
+    RETURN_IF_ERROR(block->forward(context, batch));
 
   wire::StepDone done;
   done.epoch = step.epoch;

@@ -31,7 +31,8 @@ Sampler::Sampler(const LmHead& head, int threads, std::span<std::byte> memory) :
   full_ = pieces.floats(kPass * head.vocab_size());
   candidates_.resize(kPass);
   all_candidates_.resize(kPass * limits::kMaxWorld);
-  for (int i = 0; i < threads; ++i) scratch_.emplace_back(head.vocab_size());
+  for (int i = 0; i < threads; ++i)
+    scratch_.emplace_back(head.vocab_size());
   raw_.resize(static_cast<size_t>(threads));
 }
 
@@ -66,7 +67,8 @@ Status Sampler::run(const BlockContext& context, std::span<const LogitRow> rows,
 Status Sampler::pass(const BlockContext& context, std::span<const LogitRow* const> rows, bool whole_rows,
                      Digest& digest) {
   std::array<int32_t, kPass> indices{};
-  for (size_t i = 0; i < rows.size(); ++i) indices[i] = rows[i]->row;
+  for (size_t i = 0; i < rows.size(); ++i)
+    indices[i] = rows[i]->row;
   head_.logits(context, std::span(indices).first(rows.size()), normed_, local_);
   digest.update(std::as_bytes(std::span(normed_, rows.size() * static_cast<size_t>(head_.hidden_size()))));
   if (!whole_rows) {
@@ -77,7 +79,8 @@ Status Sampler::pass(const BlockContext& context, std::span<const LogitRow* cons
     // A worker takes every threads-th row: rows cost alike, and each worker has one scratch.
     const int threads = context.stream.threads();
     if (tap_) {
-      for (size_t i = 0; i < rows.size(); ++i) tap_(rows[i]->row, std::span(full_ + i * width, width));
+      for (size_t i = 0; i < rows.size(); ++i)
+        tap_(rows[i]->row, std::span(full_ + i * width, width));
     }
     context.stream.run([&](int worker) {
       for (size_t i = static_cast<size_t>(worker); i < rows.size(); i += static_cast<size_t>(threads)) {
@@ -106,11 +109,10 @@ Status Sampler::exchange_candidates(const BlockContext& context, std::span<const
       if (count <= 0) continue;
       const float* logits = local_ + i * range.size();
       const auto offset = static_cast<int32_t>(range.begin);
-      candidate = params.temperature == 0
-                      ? kernels::argmax_row(context.stream.path(), logits, count, offset)
-                      : kernels::gumbel_argmax_row(context.stream.path(), logits, count, offset,
-                                                   kernels::inverse_temperature(params.temperature),
-                                                   row.sequence->noise_key(row.position));
+      candidate = params.temperature == 0 ? kernels::argmax_row(context.stream.path(), logits, count, offset)
+                                          : kernels::gumbel_argmax_row(context.stream.path(), logits, count, offset,
+                                                                       kernels::inverse_temperature(params.temperature),
+                                                                       row.sequence->noise_key(row.position));
     }
   });
   const auto bytes = static_cast<int64_t>(rows.size() * sizeof(Candidate));
@@ -135,9 +137,7 @@ void Sampler::describe(kernels::CpuPath path, std::span<const float> logits, int
                        wire::TokenInfo& token) const {
   const auto count = static_cast<int64_t>(logits.size());
   const double lse = kernels::log_sum_exp(path, logits.data(), count);
-  const auto logprob = [&](int32_t id) {
-    return static_cast<float>(double{logits[static_cast<size_t>(id)]} - lse);
-  };
+  const auto logprob = [&](int32_t id) { return static_cast<float>(double{logits[static_cast<size_t>(id)]} - lse); };
   token.logprob = logprob(token.token);
   std::array<Candidate, limits::kMaxLogprobs> best{};
   const auto wanted = static_cast<size_t>(std::clamp(top, 0, limits::kMaxLogprobs));

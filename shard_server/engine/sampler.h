@@ -18,12 +18,12 @@ namespace krait::shard {
 
 /// One row whose logits are wanted. `position` is that of the token that the logits predict.
 struct LogitRow final {
-  int32_t row = 0;                       // of the flat batch
+  int32_t row = 0;  // of the flat batch
   uint32_t position = 0;
-  SequenceRecord* sequence = nullptr;    // sampling state; null for prompt scoring alone
-  wire::RowSample* sample = nullptr;     // where the sampled token goes; null: none is wanted
-  wire::TokenInfo* score = nullptr;      // prompt scoring: token is set, logprob and top are to be filled
-  int32_t top = 0;                       // alternatives that `score` wants
+  SequenceRecord* sequence = nullptr;  // sampling state; null for prompt scoring alone
+  wire::RowSample* sample = nullptr;   // where the sampled token goes; null: none is wanted
+  wire::TokenInfo* score = nullptr;    // prompt scoring: token is set, logprob and top are to be filled
+  int32_t top = 0;                     // alternatives that `score` wants
 };
 
 /// Sees each full row of logits before sampling changes it. For tests.
@@ -49,11 +49,11 @@ class Sampler final {
   void describe(kernels::CpuPath path, std::span<const float> logits, int32_t top, wire::TokenInfo& token) const;
 
   const LmHead& head_;
-  std::vector<kernels::SampleScratch> scratch_;  // one a thread
-  std::vector<std::vector<float>> raw_;          // one a thread: a row of logits as it was before sampling
-  float* normed_ = nullptr;  // [pass][H]
-  float* local_ = nullptr;   // [pass][local vocabulary]
-  float* full_ = nullptr;    // [pass][V]
+  std::vector<kernels::SampleScratch> scratch_;     // one a thread
+  std::vector<std::vector<float>> raw_;             // one a thread: a row of logits as it was before sampling
+  float* normed_ = nullptr;                         // [pass][H]
+  float* local_ = nullptr;                          // [pass][local vocabulary]
+  float* full_ = nullptr;                           // [pass][V]
   std::vector<kernels::Candidate> candidates_;      // [pass]: this rank's
   std::vector<kernels::Candidate> all_candidates_;  // [world][pass]
   LogitTap tap_;

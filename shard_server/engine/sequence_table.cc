@@ -12,14 +12,16 @@ void SequenceRecord::admit(const wire::Admission& admission) {
   params_ = admission.sampling;
   keeps_history_ = params_.presence_penalty != 0 || params_.frequency_penalty != 0 || params_.repetition_penalty != 1;
   logit_bias_.clear();
-  for (const auto& bias : params_.logit_bias) logit_bias_.push_back({bias.token, bias.bias});
+  for (const auto& bias : params_.logit_bias)
+    logit_bias_.push_back({bias.token, bias.bias});
   seen_.clear();
   seen_index_.clear();
 }
 
 void SequenceRecord::read_tokens(uint32_t position, std::span<const int32_t> tokens) {
   if (!keeps_history_) return;
-  for (const int32_t token : tokens) see(token, position++ < prompt_tokens_);
+  for (const int32_t token : tokens)
+    see(token, position++ < prompt_tokens_);
 }
 
 void SequenceRecord::sampled(int32_t token) {

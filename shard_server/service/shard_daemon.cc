@@ -73,11 +73,9 @@ Status ShardDaemon::open() {
   const std::string ranks = wire::ranks_address(options_.run_dir, options_.group);
   if (options_.rank == 0) {
     ASSIGN_OR_RETURN(ranks_endpoint_, transport_->bind(ranks));
-    ASSIGN_OR_RETURN(coordinators_endpoint_,
-                     transport_->bind(wire::leader_address(options_.run_dir, options_.group)));
+    ASSIGN_OR_RETURN(coordinators_endpoint_, transport_->bind(wire::leader_address(options_.run_dir, options_.group)));
   } else {
-    ASSIGN_OR_RETURN(ranks_endpoint_,
-                     transport_->connect(ranks, fmt::format("{}{}", kRankPeerPrefix, options_.rank)));
+    ASSIGN_OR_RETURN(ranks_endpoint_, transport_->connect(ranks, fmt::format("{}{}", kRankPeerPrefix, options_.rank)));
   }
   ASSIGN_OR_RETURN(const auto communicator, collectives::find_collective(options_.collectives));
   RankOptions rank;
@@ -128,8 +126,8 @@ void ShardDaemon::deliver_from_leader(Leader& leader) {
   for (auto& out : leader.take_rank_messages()) {
     if (out.rank != 0) {
       // A rank that cannot be reached is found by its silence.
-      const auto sent = transport_->send(ranks_endpoint_, fmt::format("{}{}", kRankPeerPrefix, out.rank),
-                                         wire::encode(out.message));
+      const auto sent =
+          transport_->send(ranks_endpoint_, fmt::format("{}{}", kRankPeerPrefix, out.rank), wire::encode(out.message));
       if (!sent.ok() && !std::holds_alternative<wire::Heartbeat>(out.message)) {
         log_warning("rank {} could not be told: {}", out.rank, to_string(sent.error()));
       }
@@ -138,7 +136,8 @@ void ShardDaemon::deliver_from_leader(Leader& leader) {
     if (std::holds_alternative<wire::Heartbeat>(out.message)) continue;
     if (const auto* step = std::get_if<wire::Step>(&out.message)) shard_metrics_->observe_step(*step);
     if (!worker_->post(std::move(out.message))) {
-      leader.from_rank(0, wire::Failed{leader.status().epoch, 0, Error{Errc::kOverloaded, "too many commands wait", ""}});
+      leader.from_rank(0,
+                       wire::Failed{leader.status().epoch, 0, Error{Errc::kOverloaded, "too many commands wait", ""}});
     }
   }
   for (auto& out : leader.take_coordinator_messages()) {
@@ -183,8 +182,7 @@ Status ShardDaemon::run_leader(const std::atomic<int>& stop_requests) {
       drain_deadline_ns = now_ns + static_cast<int64_t>(options_.drain_seconds * 1e9);
       leader.drain();
     }
-    const bool ends = drain_deadline_ns != 0 &&
-                      (leader.drained() || stop_requests > 1 || now_ns >= drain_deadline_ns);
+    const bool ends = drain_deadline_ns != 0 && (leader.drained() || stop_requests > 1 || now_ns >= drain_deadline_ns);
     if (ends) leader.leave();
     deliver_from_leader(leader);
     if (ends) return {};

@@ -21,7 +21,7 @@ TEST(Half, EveryBf16SurvivesTheRoundTrip) {
 }
 
 TEST(Half, Bf16RoundsToNearestEven) {
-  EXPECT_EQ(f32_to_bf16(1.0f + 0x1p-8f), 0x3f80);            // a tie goes to the even neighbour
+  EXPECT_EQ(f32_to_bf16(1.0f + 0x1p-8f), 0x3f80);  // a tie goes to the even neighbour
   EXPECT_EQ(f32_to_bf16(1.0f + 0x1p-8f + 0x1p-20f), 0x3f81);
   EXPECT_EQ(f32_to_bf16(std::numeric_limits<float>::max()), 0x7f80);
 }

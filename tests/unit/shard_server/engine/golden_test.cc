@@ -14,7 +14,8 @@ constexpr double kTolerance = 3e-5;
 
 double worst(const std::vector<float>& got, const float* want, size_t count) {
   double worst = 0;
-  for (size_t i = 0; i < count; ++i) worst = std::max(worst, std::abs(double{got[i]} - want[i]));
+  for (size_t i = 0; i < count; ++i)
+    worst = std::max(worst, std::abs(double{got[i]} - want[i]));
   return std::isnan(worst) ? HUGE_VAL : worst;
 }
 
@@ -89,7 +90,8 @@ TEST_P(Golden, LogitsTokensAndStates) {
   EngineGroup group(options);
   group.keep_logits();
   for (const char* prompt : {"p0", "p1", "p2"}) {
-    for (const int64_t chunk : {0, 7, 1}) check_prompt(group, reference, prompt, chunk);
+    for (const int64_t chunk : {0, 7, 1})
+      check_prompt(group, reference, prompt, chunk);
   }
 }
 

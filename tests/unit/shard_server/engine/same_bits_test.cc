@@ -13,7 +13,8 @@ namespace {
 
 std::vector<int32_t> random_tokens(SplitMix64& random, size_t count, uint64_t vocab) {
   std::vector<int32_t> tokens;
-  for (size_t i = 0; i < count; ++i) tokens.push_back(static_cast<int32_t>(random.below(vocab)));
+  for (size_t i = 0; i < count; ++i)
+    tokens.push_back(static_cast<int32_t>(random.below(vocab)));
   return tokens;
 }
 
@@ -93,7 +94,8 @@ class Crowd final {
   /// Adds what the slots [begin, end) do to the step; returns how many rows that is.
   int32_t join(wire::Step& step, int32_t begin, int32_t end) {
     int32_t rows = 0;
-    for (int32_t slot = begin; slot < end; ++slot) rows += join(step, slot);
+    for (int32_t slot = begin; slot < end; ++slot)
+      rows += join(step, slot);
     return rows;
   }
   uint64_t below(uint64_t bound) { return random_.below(bound); }
@@ -195,7 +197,8 @@ TEST(Contract, AChangedLaterTokenChangesNoEarlierLogits) {
   const auto before = run();
   prompt[30] = (prompt[30] + 1) % 512;
   const auto after = run();
-  for (size_t t = 0; t < 30; ++t) EXPECT_EQ(before[t], after[t]) << t;
+  for (size_t t = 0; t < 30; ++t)
+    EXPECT_EQ(before[t], after[t]) << t;
   EXPECT_NE(before[30], after[30]);
 }
 
@@ -213,7 +216,8 @@ TEST(Contract, CandidatesAndWholeRowsSampleTheSameTokens) {
         if (world != 3) tokens.push_back(run_sequence(group, 0, {5, 9, 300}, 3, 40, sampling).tokens);
       }
     }
-    for (const auto& other : tokens) EXPECT_EQ(other, tokens[0]);
+    for (const auto& other : tokens)
+      EXPECT_EQ(other, tokens[0]);
   }
 }
 
