@@ -40,6 +40,8 @@ void ShardMetrics::observe_figures(const RankFigures& figures, const std::string
   registry_.gauge(GaugeId::kStateBytes).set(static_cast<double>(figures.state_bytes));
   registry_.gauge(GaugeId::kNonFiniteWeights).set(static_cast<double>(figures.nonfinite_weights));
   if (!figures.numerics_id.empty() && figures.numerics_id != numerics_id_) {
+    // A series cannot be taken back, so the one that is no longer true says 0.
+    if (!numerics_id_.empty()) registry_.gauge(GaugeId::kBuildInfo, {version, numerics_id_, fingerprint}).set(0);
     numerics_id_ = figures.numerics_id;
     registry_.gauge(GaugeId::kBuildInfo, {version, numerics_id_, fingerprint}).set(1);
   }
