@@ -6,6 +6,7 @@
 #include "common/base/check.h"
 #include "common/base/limits.h"
 #include "common/base/units.h"
+#include "coordinator/routing/choose_group.h"
 
 namespace krait::requests {
 
@@ -32,26 +33,18 @@ std::vector<GroupSnapshot> RequestCore::groups() const {
   return snapshots;
 }
 
-Result<size_t> RequestCore::choose_group(const GenerationSpec& spec) const {
-  // The least work ahead, by the group's own figures and by what this coordinator has sent since.
-  const Group* best = nullptr;
-  bool known = false;
-  const auto load = [](const Group& group) { return std::pair(group.status.backlog_seconds, group.open.size()); };
+Result<size_t> RequestCore::choose_group(const std::string& model) const {
+  std::vector<routing::Candidate> candidates;
   for (const Group& group : groups_) {
-    known = known || group.status.model == spec.model;
-    if (!group.connected || group.status.state != wire::GroupState::kServing || group.status.model != spec.model) {
-      continue;
-    }
-    if (best == nullptr || load(group) < load(*best)) best = &group;
+    const bool serving = group.connected && group.status.state == wire::GroupState::kServing;
+    candidates.push_back({group.status.model, serving, group.status.backlog_seconds, group.open.size()});
   }
-  if (best != nullptr) return static_cast<size_t>(best - groups_.data());
-  return Error{Errc::kUnavailable, known ? "no group is serving this model at the moment" : "no group is serving yet",
-               ""};
+  return routing::choose_group(candidates, model);
 }
 
 void RequestCore::submit(RequestId id, GenerationSpec spec, std::shared_ptr<GenerationSink> sink) {
   CHECK(!spec.sequences.empty());
-  const auto group = choose_group(spec);
+  const auto group = choose_group(spec.model);
   if (draining_ || !group.ok()) {
     const Error error = draining_ ? Error{Errc::kUnavailable, "the server is shutting down", ""} : group.error();
     sink->on_error(error, 1);

@@ -103,7 +103,7 @@ class RequestCore final {
   void on(size_t group, wire::Finished finished);
   void on(size_t group, wire::Rejected rejected);
   void take_chunk(size_t group, wire::TokenChunk chunk);
-  Result<size_t> choose_group(const GenerationSpec& spec) const;
+  Result<size_t> choose_group(const std::string& model) const;
   void lose_group(size_t group, const std::string& why);
   void end_sequence(uint64_t number, const wire::Finished& finished);
   void finish(uint64_t number, OutputChunk last);
