@@ -6,7 +6,8 @@
 #include <iterator>
 #include <utility>
 
-#include "common/base/limits.h"
+#include "common/base/units.h"
+#include "coordinator/api/json_body.h"
 #include "coordinator/http/error_body.h"
 
 namespace krait::api {
@@ -48,8 +49,22 @@ bool equal_in_constant_time(std::string_view a, std::string_view b) {
 
 }  // namespace
 
-void respond_json(http::Responder& responder, int status, std::string json) {
-  responder.respond(status, {{"Content-Type", "application/json"}}, std::move(json));
+Status take_unknown_fields(Api& api, const UnknownFields& unknown) {
+  api.registry().counter(metrics::CounterId::kUnknownFields).add(static_cast<double>(unknown.count));
+  if (!api.options().strict_fields || unknown.count == 0) return {};
+  const std::string& name = unknown.names.front();
+  return Error{Errc::kInvalidArgument, fmt::format("'{}' is not known here", name), name};
+}
+
+void add_unknown_fields(http::Headers& headers, const UnknownFields& unknown) {
+  static const std::string kName = "x-krait-unknown-fields";
+  if (unknown.count > 0) headers.add(kName, unknown.header());
+}
+
+void respond_json(http::Responder& responder, int status, std::string json, const UnknownFields& unknown) {
+  http::Headers headers{{"Content-Type", "application/json"}};
+  add_unknown_fields(headers, unknown);
+  responder.respond(status, std::move(headers), std::move(json));
 }
 
 void respond_error(Api& api, http::Responder& responder, const Error& error, uint32_t retry_after_s) {
@@ -57,6 +72,7 @@ void respond_error(Api& api, http::Responder& responder, const Error& error, uin
   api.registry().counter(metrics::CounterId::kErrors, {info.label}).add();
   http::Headers headers{{"Content-Type", "application/json"}};
   if (retry_after_s > 0) headers.add("Retry-After", std::to_string(retry_after_s));
+  if (error.code == Errc::kUnauthorized) headers.add("WWW-Authenticate", "Bearer");
   responder.respond(info.http_status, std::move(headers), http::error_body(error));
 }
 
@@ -64,7 +80,7 @@ Api::Api(ApiOptions options, requests::ClusterClient& cluster, metrics::Registry
     : options_(std::move(options)),
       cluster_(cluster),
       registry_(registry),
-      executor_(options_.threads, limits::kMaxApiWork),
+      executor_(options_.threads, options_.max_waiting),
       ticker_([this] { tick(); }) {}
 
 Api::~Api() {
@@ -83,34 +99,37 @@ std::string Api::system_fingerprint() const {
   return "";
 }
 
-void Api::every_second(std::function<bool()> call) {
+void Api::every_tick(std::function<bool()> call) {
   const std::scoped_lock lock(ticker_mutex_);
-  every_second_.push_back(std::move(call));
+  every_tick_.push_back(std::move(call));
 }
 
 void Api::tick() {
   std::unique_lock lock(ticker_mutex_);
-  while (!ticker_wake_.wait_for(lock, std::chrono::seconds(1), [this] { return stop_; })) {
-    auto calls = std::exchange(every_second_, {});
+  const std::chrono::nanoseconds period(std::min(kSecond, options_.keep_alive_ns));
+  while (!ticker_wake_.wait_for(lock, period, [this] { return stop_; })) {
+    auto calls = std::exchange(every_tick_, {});
     lock.unlock();
     std::erase_if(calls, [](const auto& call) { return !call(); });
     lock.lock();
-    std::move(calls.begin(), calls.end(), std::back_inserter(every_second_));
+    std::move(calls.begin(), calls.end(), std::back_inserter(every_tick_));
   }
 }
 
 bool Api::has_key(const http::Request& request) const {
   const auto header = request.headers.find("Authorization");
   constexpr std::string_view kScheme = "Bearer ";
-  if (!header || !header->starts_with(kScheme)) return false;
+  if (!header || !http::names_equal(header->substr(0, kScheme.size()), kScheme)) return false;
   const std::string_view given = header->substr(kScheme.size());
   bool found = false;
-  for (const auto& key : options_.api_keys) found |= equal_in_constant_time(given, key);
+  for (const auto& key : options_.api_keys)
+    found |= equal_in_constant_time(given, key);
   return found;
 }
 
 http::Handler Api::handler() {
   return [this](http::Request request, ResponderPtr responder) {
+    registry_.counter(metrics::CounterId::kHttpReceivedBytes).add(static_cast<double>(request.body.size()));
     const ResponderPtr keep = responder;
     const bool taken = executor_.post(
         [this, request = std::move(request), responder = std::move(responder)] { dispatch(request, responder); });
@@ -128,17 +147,19 @@ void Api::dispatch(const http::Request& request, const ResponderPtr& responder) 
       continue;
     }
     if (endpoint.needs_key && !options_.api_keys.empty() && !has_key(request)) {
-      respond_error(*this, *responder, Error{Errc::kUnauthorized, "a valid API key is needed: Authorization: Bearer KEY", ""});
+      respond_error(*this, *responder,
+                    Error{Errc::kUnauthorized, "a valid API key is needed: Authorization: Bearer KEY", ""});
       return;
     }
     endpoint.handler(*this, request, responder);
     return;
   }
   if (allowed.empty()) {
-    respond_error(*this, *responder, Error{Errc::kNotFound, fmt::format("there is no {}", request.path), ""});
+    respond_error(*this, *responder,
+                  Error{Errc::kNotFound, fmt::format("there is no {}", shortened(request.path)), ""});
     return;
   }
-  const Error error{Errc::kMethodNotAllowed, fmt::format("{} takes {}", request.path, allowed), ""};
+  const Error error{Errc::kMethodNotAllowed, fmt::format("{} takes {}", shortened(request.path), allowed), ""};
   registry_.counter(metrics::CounterId::kErrors, {errc_info(error.code).label}).add();
   responder->respond(errc_info(error.code).http_status, {{"Content-Type", "application/json"}, {"Allow", allowed}},
                      http::error_body(error));

@@ -1,9 +1,9 @@
 // The REST API: endpoints by name and method, keys, errors. Sockets are http's, the cluster is requests'.
 #pragma once
 
-#include <cstdint>
 #include <atomic>
 #include <condition_variable>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -11,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "common/base/limits.h"
 #include "common/metrics/registry.h"
 #include "coordinator/api/completion_request.h"
 #include "coordinator/api/executor.h"
@@ -25,8 +26,10 @@ struct ApiOptions final {
   std::vector<std::string> api_keys;  // empty: none is asked for
   bool strict_fields = false;         // refuse fields that nobody knows
   int64_t request_timeout_ms = 600'000;
-  int64_t created_s = 0;              // of the model entry
+  int64_t created_s = 0;  // of the model entry
   int threads = 2;
+  size_t max_waiting = limits::kMaxApiWork;             // requests to be read and tokenized
+  int64_t keep_alive_ns = limits::kKeepAliveCommentNs;  // a stream that is silent for this long gets a comment
 };
 
 using ResponderPtr = std::shared_ptr<http::Responder>;
@@ -52,8 +55,8 @@ class Api final {
   void set_draining() { draining_ = true; }
   bool draining() const { return draining_; }
 
-  /// Called about once a second until it returns false, on a thread of the API.
-  void every_second(std::function<bool()> call);
+  /// Called about once a second (more often when keep_alive_ns is less) until it returns false, on a thread of the API.
+  void every_tick(std::function<bool()> call);
 
  private:
   void dispatch(const http::Request& request, const ResponderPtr& responder);
@@ -66,14 +69,19 @@ class Api final {
   std::atomic<bool> draining_ = false;
   std::mutex ticker_mutex_;
   std::condition_variable ticker_wake_;
-  std::vector<std::function<bool()>> every_second_;
+  std::vector<std::function<bool()>> every_tick_;
   bool stop_ = false;
   Executor executor_;
   std::thread ticker_;
 };
 
+/// Counts them; with strict_fields, the first is an error.
+Status take_unknown_fields(Api& api, const UnknownFields& unknown);
+/// Names them in a header, where there are any.
+void add_unknown_fields(http::Headers& headers, const UnknownFields& unknown);
+
 /// Answers with OpenAI's error object, Retry-After when given, and counts it.
 void respond_error(Api& api, http::Responder& responder, const Error& error, uint32_t retry_after_s = 0);
-void respond_json(http::Responder& responder, int status, std::string json);
+void respond_json(http::Responder& responder, int status, std::string json, const UnknownFields& unknown = {});
 
 }  // namespace krait::api

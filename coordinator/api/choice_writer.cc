@@ -41,7 +41,8 @@ void ChoiceWriter::add_logprob(const wire::TokenInfo& token, bool known) {
   }
   token_logprobs_.push_back(token.logprob);
   ordered_json top = ordered_json::object();
-  for (const auto& alternative : token.top) top.emplace(token_string(model_, alternative.token), alternative.logprob);
+  for (const auto& alternative : token.top)
+    top.emplace(token_string(model_, alternative.token), alternative.logprob);
   top.emplace(tokens_.back(), token.logprob);  // the chosen one always stands there
   top_logprobs_.push_back(std::move(top));
 }
@@ -49,13 +50,15 @@ void ChoiceWriter::add_logprob(const wire::TokenInfo& token, bool known) {
 void ChoiceWriter::add(const requests::OutputChunk& chunk) {
   text_ += chunk.text;
   if (request_.logprobs) {
-    for (const auto& token : chunk.prompt_logprobs) add_logprob(token, true);
+    for (const auto& token : chunk.prompt_logprobs)
+      add_logprob(token, true);
     if (!in_output_ && !chunk.tokens.empty()) {
       in_output_ = true;
       if (request_.echo) offset_ = characters(request_.prompts.at(index_ / request_.n).text);
       if (model_.tokenizer != nullptr) decoder_.emplace(model_.tokenizer, request_.shared.skip_special_tokens);
     }
-    for (const auto& token : chunk.tokens) add_logprob(token, true);
+    for (const auto& token : chunk.tokens)
+      add_logprob(token, true);
   }
   for (const auto& token : chunk.tokens) {
     last_token_ = token.token;
@@ -82,7 +85,8 @@ ordered_json ChoiceWriter::take() {
   choice["index"] = index_;
   choice["text"] = std::exchange(text_, {});
   choice["logprobs"] = nullptr;
-  if (request_.logprobs) {
+  // The last piece of a stream often has no token: its end alone.
+  if (request_.logprobs && (!tokens_.empty() || !request_.stream)) {
     ordered_json logprobs;
     logprobs["tokens"] = std::exchange(tokens_, {});
     logprobs["token_logprobs"] = std::exchange(token_logprobs_, ordered_json::array());

@@ -3,9 +3,7 @@
 #include <utility>
 
 #include "common/base/clock.h"
-#include "common/base/limits.h"
 #include "common/base/rng.h"
-#include "common/base/units.h"
 #include "coordinator/api/json_body.h"
 #include "coordinator/http/error_body.h"
 #include "coordinator/http/sse.h"
@@ -17,7 +15,9 @@ using metrics::CounterId;
 using nlohmann::ordered_json;
 
 /// The client's address without its port: who it is for fairness.
-std::string client_of(const std::string& peer) { return peer.substr(0, peer.rfind(':')); }
+std::string client_of(const std::string& peer) {
+  return peer.substr(0, peer.rfind(':'));
+}
 
 }  // namespace
 
@@ -30,10 +30,14 @@ CompletionAnswer::CompletionAnswer(Api& api, CompletionRequest request, const ht
       http_request_id_(exchange.request_id),
       client_(client_of(exchange.peer)),
       created_s_(unix_seconds()),
+      last_sent_ns_(SteadyClock().now_ns()),
       fingerprint_(api.system_fingerprint()) {
   open_sequences_ = request_.prompts.size() * request_.n;
-  for (size_t i = 0; i < open_sequences_; ++i) choices_.emplace_back(request_, api_.model(), i);
-  for (const Prompt& prompt : request_.prompts) prompt_tokens_ += prompt.tokens.size();
+  accepted_.resize(open_sequences_);
+  for (size_t i = 0; i < open_sequences_; ++i)
+    choices_.emplace_back(request_, api_.model(), i);
+  for (const Prompt& prompt : request_.prompts)
+    prompt_tokens_ += prompt.tokens.size();
 }
 
 void CompletionAnswer::start() {
@@ -43,58 +47,54 @@ void CompletionAnswer::start() {
   spec.client = client_;
   spec.timeout_ms = api_.options().request_timeout_ms;
   spec.sequences = request_.sequences();
-  api_.registry().counter(CounterId::kPromptTokens).add(static_cast<double>(prompt_tokens_));
-  api_.registry().counter(CounterId::kUnknownFields).add(static_cast<double>(request_.unknown_fields.size()));
   const auto self = shared_from_this();
   const auto id = api_.cluster().submit(std::move(spec), self);
-  bool left = false;
   {
     const std::scoped_lock lock(mutex_);
     submitted_ = id;
-    left = left_;
   }
-  if (left) api_.cluster().cancel(id);
+  // Only now, since what is to be cancelled has a number now. A client that left before is told of at once, here.
   responder_->on_close([self] { self->client_left(); });
-  if (request_.stream) api_.every_second([self] { return self->keep_alive(); });
+  if (request_.stream) {
+    api_.every_tick([weak = weak_from_this()] {
+      const auto answer = weak.lock();
+      return answer != nullptr && answer->keep_alive();
+    });
+  }
 }
 
 void CompletionAnswer::client_left() {
   requests::RequestId id = 0;
   {
     const std::scoped_lock lock(mutex_);
-    if (over_ || left_) return;
-    left_ = over_ = true;
+    if (over_) return;
+    over_ = true;
     id = submitted_;
   }
   api_.registry().counter(CounterId::kStreamCancels, {"client_gone"}).add();
-  if (id != 0) api_.cluster().cancel(id);
+  api_.cluster().cancel(id);
 }
 
 bool CompletionAnswer::keep_alive() {
   const std::scoped_lock lock(mutex_);
   if (over_) return false;
-  seconds_quiet_ = quiet_ ? seconds_quiet_ + 1 : 0;
-  quiet_ = true;
-  if (seconds_quiet_ * kSecond < limits::kKeepAliveCommentNs) return true;
-  seconds_quiet_ = 0;
-  open_stream();
-  responder_->write(http::sse_comment());
+  if (SteadyClock().now_ns() - last_sent_ns_ >= api_.options().keep_alive_ns) write(http::sse_comment());
   return true;
 }
 
 http::Headers CompletionAnswer::headers() const {
   http::Headers headers{{"Content-Type", "application/json"}};
   if (request_.stream) headers = http::sse_headers();
-  if (!request_.unknown_fields.empty()) {
-    headers.add("x-krait-unknown-fields", fmt::format("{}", fmt::join(request_.unknown_fields, ", ")));
-  }
+  add_unknown_fields(headers, request_.unknown_fields);
   return headers;
 }
 
-void CompletionAnswer::open_stream() {
-  if (streaming_) return;
+/// The head goes out with the first bytes, so that until then a refusal can have a status of its own.
+void CompletionAnswer::write(std::string bytes) {
+  if (!streaming_) responder_->begin_stream(200, headers());
   streaming_ = true;
-  responder_->begin_stream(200, headers());
+  last_sent_ns_ = SteadyClock().now_ns();
+  responder_->write(std::move(bytes));
 }
 
 ordered_json CompletionAnswer::envelope() const {
@@ -118,9 +118,7 @@ ordered_json CompletionAnswer::usage() const {
 }
 
 void CompletionAnswer::send(const ordered_json& event) {
-  open_stream();
-  quiet_ = false;
-  responder_->write(http::sse_event(dump(event)));
+  write(http::sse_event(dump(event)));
 }
 
 void CompletionAnswer::send_news(size_t sequence) {
@@ -131,16 +129,25 @@ void CompletionAnswer::send_news(size_t sequence) {
   send(event);
 }
 
+void CompletionAnswer::count(const requests::OutputChunk& chunk) {
+  if (!accepted_.at(chunk.sequence)) {
+    accepted_[chunk.sequence] = true;
+    const auto& prompt = request_.prompts.at(chunk.sequence / request_.n);
+    api_.registry().counter(CounterId::kPromptTokens).add(static_cast<double>(prompt.tokens.size()));
+  }
+  completion_tokens_ += chunk.tokens.size();
+  api_.registry().counter(CounterId::kGenerationTokens).add(static_cast<double>(chunk.tokens.size()));
+  if (!chunk.end) return;
+  --open_sequences_;
+  // A prompt counts once, whatever the number of its choices.
+  if (chunk.sequence % request_.n == 0) cached_tokens_ += chunk.end->cached_tokens;
+}
+
 void CompletionAnswer::on_chunk(requests::OutputChunk chunk) {
   const std::scoped_lock lock(mutex_);
   if (over_) return;
   choices_.at(chunk.sequence).add(chunk);
-  completion_tokens_ += chunk.tokens.size();
-  api_.registry().counter(CounterId::kGenerationTokens).add(static_cast<double>(chunk.tokens.size()));
-  if (chunk.end) {
-    --open_sequences_;
-    cached_tokens_ += chunk.end->cached_tokens;
-  }
+  count(chunk);
   if (request_.stream) send_news(chunk.sequence);
   if (open_sequences_ > 0) return;
   over_ = true;
@@ -155,7 +162,8 @@ void CompletionAnswer::on_chunk(requests::OutputChunk chunk) {
 void CompletionAnswer::finish() {
   if (!request_.stream) {
     ordered_json body = envelope();
-    for (ChoiceWriter& choice : choices_) body["choices"].push_back(choice.take());
+    for (ChoiceWriter& choice : choices_)
+      body["choices"].push_back(choice.take());
     body["usage"] = usage();
     responder_->respond(200, headers(), dump(body));
     return;
@@ -165,7 +173,7 @@ void CompletionAnswer::finish() {
     event["usage"] = usage();
     send(event);
   }
-  responder_->write(http::sse_event("[DONE]"));
+  write(http::sse_event("[DONE]"));
   responder_->end();
 }
 
@@ -179,8 +187,8 @@ void CompletionAnswer::on_error(const Error& error, uint32_t retry_after_s) {
   }
   // The status has gone out already, so the error travels as an event of its own.
   api_.registry().counter(CounterId::kErrors, {errc_info(error.code).label}).add();
-  responder_->write(http::sse_event(http::error_body(error)));
-  responder_->write(http::sse_event("[DONE]"));
+  write(http::sse_event(http::error_body(error)));
+  write(http::sse_event("[DONE]"));
   responder_->end();
 }
 

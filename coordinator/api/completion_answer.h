@@ -11,8 +11,8 @@
 
 namespace krait::api {
 
-/// One request's answer. News come from the core's thread, the client's going from an http thread, comments from the
-/// ticker's.
+/// One request's answer. It lives as long as the cluster or the client's connection knows of it. News come from the
+/// core's thread, the client's going from an http thread, comments from the ticker's.
 class CompletionAnswer final : public requests::GenerationSink, public std::enable_shared_from_this<CompletionAnswer> {
  public:
   CompletionAnswer(Api& api, CompletionRequest request, const http::Request& exchange, ResponderPtr responder);
@@ -27,9 +27,10 @@ class CompletionAnswer final : public requests::GenerationSink, public std::enab
   nlohmann::ordered_json envelope() const;
   nlohmann::ordered_json usage() const;
   http::Headers headers() const;
-  void open_stream();
+  void write(std::string bytes);
   void send(const nlohmann::ordered_json& event);
   void send_news(size_t sequence);
+  void count(const requests::OutputChunk& chunk);
   void finish();
   void client_left();
   bool keep_alive();
@@ -44,13 +45,12 @@ class CompletionAnswer final : public requests::GenerationSink, public std::enab
 
   std::mutex mutex_;
   requests::RequestId submitted_ = 0;  // 0: not yet
-  bool left_ = false;                  // the client has gone
   bool over_ = false;                  // the answer is complete
   bool streaming_ = false;             // the head of a stream is out
-  bool quiet_ = true;                  // nothing was sent since the last second
-  int seconds_quiet_ = 0;
+  int64_t last_sent_ns_ = 0;           // of a stream, by the steady clock
   std::string fingerprint_;
   std::vector<ChoiceWriter> choices_;
+  std::vector<bool> accepted_;  // sequences that a group has begun
   size_t open_sequences_ = 0;
   uint64_t prompt_tokens_ = 0;
   uint64_t completion_tokens_ = 0;

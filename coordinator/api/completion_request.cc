@@ -33,72 +33,68 @@ constexpr auto kCompletionFields = std::to_array<FieldSpec>({
 #undef REFUSED
 });
 
-Error wrong_prompt(std::string message, std::string param = "prompt") {
+Error wrong(std::string message, std::string param) {
   return Error{Errc::kInvalidArgument, std::move(message), std::move(param)};
 }
 
-Result<Prompt> prompt_of_ids(const json& ids, const std::string& name, const ModelInfo& model) {
-  if (ids.empty()) return wrong_prompt(fmt::format("'{}' has no tokens", name), name);
-  if (static_cast<int64_t>(ids.size()) > limits::kMaxPromptTokens) {
-    return wrong_prompt(fmt::format("'{}' has {} tokens; at most {} are taken", name, ids.size(),
-                                    limits::kMaxPromptTokens), name);
-  }
-  Prompt prompt;
-  for (size_t i = 0; i < ids.size(); ++i) {
-    const std::string item = fmt::format("{}[{}]", name, i);
-    ASSIGN_OR_RETURN(const int32_t id, token_id(ids[i], item));
-    if (id >= model.vocab_size) {
-      return wrong_prompt(fmt::format("'{}' is {}, but the model has {} tokens", item, id, model.vocab_size), item);
-    }
-    prompt.tokens.push_back(id);
-  }
-  if (model.tokenizer != nullptr) prompt.text = model.tokenizer->decode(prompt.tokens, false);
-  return prompt;
+Error wrong_prompt(std::string message, std::string param = "prompt") {
+  return wrong(std::move(message), std::move(param));
 }
 
-Result<Prompt> prompt_of_text(const json& text, const std::string& name, const ModelInfo& model, bool add_special) {
-  Prompt prompt;
-  prompt.text = text.get<std::string>();
-  ASSIGN_OR_RETURN(prompt.tokens, encode_prompt(model, prompt.text, add_special, name));
-  return prompt;
+Status check_length(size_t tokens, const std::string& name) {
+  if (static_cast<int64_t>(tokens) <= limits::kMaxPromptTokens) return {};
+  return wrong_prompt(fmt::format("'{}' has {} tokens; at most {} are taken", name, tokens, limits::kMaxPromptTokens),
+                      name);
 }
 
-Result<std::vector<Prompt>> read_prompts(const Fields& fields, const ModelInfo& model) {
-  const json* value = fields.find("prompt");
-  if (value == nullptr) return wrong_prompt("'prompt' is missing");
-  const bool add_special = fields.boolean("add_special_tokens").value_or(true);
-  std::vector<Prompt> prompts;
-  const auto add = [&](Result<Prompt> prompt) -> Status {
-    if (!prompt.ok()) return prompt.error();
-    prompts.push_back(*std::move(prompt));
-    return {};
-  };
-  if (value->is_string()) {
-    RETURN_IF_ERROR(add(prompt_of_text(*value, "prompt", model, add_special)));
-    return prompts;
-  }
-  if (!value->is_array()) return wrong_prompt("'prompt' must be text, texts, token ids or lists of token ids");
-  if (value->empty()) return wrong_prompt("'prompt' is an empty array");
-  if (value->front().is_number()) {
-    RETURN_IF_ERROR(add(prompt_of_ids(*value, "prompt", model)));
-    return prompts;
-  }
-  if (value->size() > static_cast<size_t>(limits::kMaxPromptsPerRequest)) {
-    return wrong_prompt(fmt::format("'prompt' has more than {} prompts", limits::kMaxPromptsPerRequest));
-  }
-  for (size_t i = 0; i < value->size(); ++i) {
-    const json& item = (*value)[i];
-    const std::string name = fmt::format("prompt[{}]", i);
-    if (item.is_string()) {
-      RETURN_IF_ERROR(add(prompt_of_text(item, name, model, add_special)));
-    } else if (item.is_array()) {
-      RETURN_IF_ERROR(add(prompt_of_ids(item, name, model)));
-    } else {
-      return wrong_prompt(fmt::format("'{}' must be a text or a list of token ids", name), name);
+/// Reads prompts in their four forms.
+class PromptReader final {
+ public:
+  PromptReader(const Fields& fields, const ModelInfo& model)
+      : value_(fields.find("prompt")),
+        model_(model),
+        add_special_(fields.boolean("add_special_tokens").value_or(true)),
+        keep_text_(fields.boolean("echo").value_or(false)) {}
+
+  Result<std::vector<Prompt>> read() const {
+    if (value_ == nullptr) return wrong_prompt("'prompt' is missing");
+    if (value_->is_array() && value_->empty()) return wrong_prompt("'prompt' is an empty array");
+    std::vector<Prompt> prompts;
+    if (!value_->is_array() || value_->front().is_number()) {
+      ASSIGN_OR_RETURN(prompts.emplace_back(), read_one(*value_, "prompt"));
+      return prompts;
     }
+    if (value_->size() > static_cast<size_t>(limits::kMaxPromptsPerRequest)) {
+      return wrong_prompt(fmt::format("'prompt' has more than {} prompts", limits::kMaxPromptsPerRequest));
+    }
+    for (const json& item : *value_) {
+      ASSIGN_OR_RETURN(prompts.emplace_back(), read_one(item, fmt::format("prompt[{}]", prompts.size())));
+    }
+    return prompts;
   }
-  return prompts;
-}
+
+ private:
+  Result<Prompt> read_one(const json& value, const std::string& name) const {
+    Prompt prompt;
+    if (value.is_string()) {
+      const auto& text = value.get_ref<const std::string&>();
+      ASSIGN_OR_RETURN(prompt.tokens, encode_prompt(model_, text, add_special_, name));
+      if (keep_text_) prompt.text = text;
+      return prompt;
+    }
+    if (!value.is_array()) return wrong_prompt(fmt::format("'{}' must be a text or a list of token ids", name), name);
+    if (value.empty()) return wrong_prompt(fmt::format("'{}' has no tokens", name), name);
+    RETURN_IF_ERROR(check_length(value.size(), name));
+    ASSIGN_OR_RETURN(prompt.tokens, token_ids(value, name, model_.vocab_size));
+    if (keep_text_ && model_.tokenizer != nullptr) prompt.text = model_.tokenizer->decode(prompt.tokens, false);
+    return prompt;
+  }
+
+  const json* value_;
+  const ModelInfo& model_;
+  const bool add_special_;
+  const bool keep_text_;
+};
 
 void read_sampling(const Fields& fields, wire::SamplingParams& sampling) {
   const auto number = [&](std::string_view name, double otherwise) {
@@ -114,7 +110,8 @@ void read_sampling(const Fields& fields, wire::SamplingParams& sampling) {
   sampling.repetition_penalty = number("repetition_penalty", 1);
   sampling.min_tokens = static_cast<uint32_t>(fields.integer("min_tokens").value_or(0));
   sampling.seed = fields.seed("seed").value_or(random_u64());
-  for (const auto& [token, bias] : fields.bias("logit_bias")) sampling.logit_bias.push_back({token, bias});
+  for (const auto& [token, bias] : fields.bias("logit_bias"))
+    sampling.logit_bias.push_back({token, bias});
 }
 
 Status read_stops(const Fields& fields, const ModelInfo& model, requests::SequenceSpec& spec) {
@@ -122,17 +119,17 @@ Status read_stops(const Fields& fields, const ModelInfo& model, requests::Sequen
   for (size_t i = 0; i < spec.stop_strings.size(); ++i) {
     const std::string name = fmt::format("stop[{}]", i);
     if (spec.stop_strings[i].size() > static_cast<size_t>(limits::kMaxStopStringBytes)) {
-      return Error{Errc::kInvalidArgument,
-                   fmt::format("'{}' is longer than {} bytes", name, limits::kMaxStopStringBytes), name};
+      return wrong(fmt::format("'{}' is longer than {} bytes", name, limits::kMaxStopStringBytes), name);
     }
   }
   std::erase(spec.stop_strings, "");
   if (!spec.stop_strings.empty() && model.tokenizer == nullptr) {
-    return Error{Errc::kInvalidArgument, "this model has no tokenizer: give 'stop_token_ids' in place of 'stop'", "stop"};
+    return wrong("this model has no tokenizer: give 'stop_token_ids' in place of 'stop'", "stop");
   }
   std::set<int32_t> stops;
   if (!fields.boolean("ignore_eos").value_or(false)) stops.insert(model.eos_ids.begin(), model.eos_ids.end());
-  for (const int32_t id : fields.integers("stop_token_ids")) stops.insert(id);
+  for (const int32_t id : fields.token_ids("stop_token_ids"))
+    stops.insert(id);
   spec.sampling.stop_ids.assign(stops.begin(), stops.end());
   spec.include_stop = fields.boolean("include_stop_str_in_output").value_or(false);
   spec.skip_special_tokens = fields.boolean("skip_special_tokens").value_or(true);
@@ -143,61 +140,77 @@ Status read_stream_options(const Fields& fields, CompletionRequest& request) {
   request.stream = fields.boolean("stream").value_or(false);
   const json* options = fields.find("stream_options");
   if (options == nullptr) return {};
-  if (!request.stream) {
-    return Error{Errc::kInvalidArgument, "'stream_options' needs 'stream': true", "stream_options"};
+  if (!request.stream) return wrong("'stream_options' needs 'stream': true", "stream_options");
+  for (const auto& [key, value] : options->items()) {
+    const std::string name = shortened("stream_options." + key);
+    if (key != "include_usage" && key != "include_obfuscation" && key != "continuous_usage_stats") {
+      request.unknown_fields.add(name);
+      continue;
+    }
+    if (value.is_null()) continue;
+    if (!value.is_boolean()) return wrong(fmt::format("'{}' must be true or false", name), name);
+    if (key == "include_usage") request.include_usage = value.get<bool>();
+    if (key == "continuous_usage_stats" && value.get<bool>()) {
+      return wrong(fmt::format("'{}' is not supported", name), name);
+    }
   }
-  const auto usage = options->find("include_usage");
-  if (usage == options->end() || usage->is_null()) return {};
-  if (!usage->is_boolean()) {
-    return Error{Errc::kInvalidArgument, "'stream_options.include_usage' must be true or false",
-                 "stream_options.include_usage"};
+  return {};
+}
+
+/// How much a request may ask for in all.
+Status check_amount(const CompletionRequest& request) {
+  if (request.prompts.size() * request.n > static_cast<size_t>(limits::kMaxSequencesPerRequest)) {
+    return wrong(fmt::format("'prompt' and 'n' ask for more than {} sequences", limits::kMaxSequencesPerRequest), "n");
   }
-  request.include_usage = usage->get<bool>();
+  int64_t tokens = 0;
+  for (const Prompt& prompt : request.prompts) {
+    const auto length = static_cast<int64_t>(prompt.tokens.size());
+    tokens += length * request.n;
+    if (request.echo && request.logprobs && length > limits::kMaxEchoLogprobTokens) {
+      return wrong(
+          fmt::format("'echo' with 'logprobs' takes prompts of at most {} tokens", limits::kMaxEchoLogprobTokens),
+          "prompt");
+    }
+  }
+  // Each choice is a sequence of its own with a prompt of its own.
+  if (tokens > limits::kMaxRequestTokens) {
+    return wrong(fmt::format("'prompt' and 'n' ask for {} prompt tokens in all; at most {} are taken", tokens,
+                             limits::kMaxRequestTokens),
+                 "prompt");
+  }
   return {};
 }
 
 /// Rules that hold between fields.
 Status check_together(const Fields& fields, const ModelInfo& model, const CompletionRequest& request) {
-  const auto& shared = request.shared;
-  const auto refuse = [](std::string message, std::string param) {
-    return Error{Errc::kInvalidArgument, std::move(message), std::move(param)};
-  };
+  const auto& sampling = request.shared.sampling;
+  const uint32_t max_tokens = request.shared.max_tokens;
   if (fields.integer("best_of").value_or(request.n) != request.n) {
-    return refuse("'best_of' is only supported with the value of 'n'", "best_of");
+    return wrong("'best_of' is only supported with the value of 'n'", "best_of");
   }
-  if (fields.has("top_p") && shared.sampling.top_p == 0) return refuse("'top_p' must be above 0", "top_p");
-  if (shared.sampling.min_tokens > shared.max_tokens) {
-    return refuse("'min_tokens' must not be above 'max_tokens'", "min_tokens");
+  if (sampling.top_p == 0) return wrong("'top_p' must be above 0", "top_p");
+  if (sampling.min_tokens > max_tokens) return wrong("'min_tokens' must not be above 'max_tokens'", "min_tokens");
+  if (max_tokens == 0 && !request.echo) {
+    return wrong("'max_tokens' must be at least 1 unless 'echo' is true", "max_tokens");
   }
-  if (shared.max_tokens == 0 && !request.echo) {
-    return refuse("'max_tokens' must be at least 1 unless 'echo' is true", "max_tokens");
+  for (const int32_t id : sampling.stop_ids) {
+    if (id >= model.vocab_size)
+      return wrong(fmt::format("'stop_token_ids' has {}, which is no token", id), "stop_token_ids");
   }
-  if (request.prompts.size() * request.n > static_cast<size_t>(limits::kMaxSequencesPerRequest)) {
-    return refuse(fmt::format("'prompt' and 'n' ask for more than {} sequences", limits::kMaxSequencesPerRequest), "n");
+  for (const auto& bias : sampling.logit_bias) {
+    if (bias.token < model.vocab_size) continue;
+    return wrong(fmt::format("'logit_bias' has {}, which is no token", bias.token),
+                 fmt::format("logit_bias.{}", bias.token));
   }
-  for (const int32_t id : shared.sampling.stop_ids) {
-    if (id >= model.vocab_size) return refuse(fmt::format("'stop_token_ids' has {}, which is no token", id), "stop_token_ids");
-  }
-  for (const auto& bias : shared.sampling.logit_bias) {
-    if (bias.token >= model.vocab_size) return refuse(fmt::format("'logit_bias' has {}, which is no token", bias.token), "logit_bias");
-  }
-  if (request.echo && request.logprobs) {
-    for (const Prompt& prompt : request.prompts) {
-      if (static_cast<int64_t>(prompt.tokens.size()) > limits::kMaxEchoLogprobTokens) {
-        return refuse(fmt::format("'echo' with 'logprobs' takes prompts of at most {} tokens",
-                                  limits::kMaxEchoLogprobTokens), "prompt");
-      }
-    }
-  }
-  return {};
+  return check_amount(request);
 }
 
 }  // namespace
 
 Status check_model(const ModelInfo& model, const std::string& name) {
   if (name == model.name) return {};
-  return Error{Errc::kNotFound, fmt::format("the model '{}' does not exist; '{}' is served", name, model.name),
-               "model"};
+  return Error{Errc::kNotFound,
+               fmt::format("the model '{}' does not exist; '{}' is served", shortened(name), model.name), "model"};
 }
 
 Result<std::vector<int32_t>> encode_prompt(const ModelInfo& model, std::string_view text, bool add_special_tokens,
@@ -208,10 +221,7 @@ Result<std::vector<int32_t>> encode_prompt(const ModelInfo& model, std::string_v
   auto tokens = model.tokenizer->encode(text, {add_special_tokens, true});
   if (!tokens.ok()) return Error{tokens.error().code, tokens.error().message, name};
   if (tokens->empty()) return wrong_prompt(fmt::format("'{}' is empty", name), name);
-  if (static_cast<int64_t>(tokens->size()) > limits::kMaxPromptTokens) {
-    return wrong_prompt(fmt::format("'{}' has {} tokens; at most {} are taken", name, tokens->size(),
-                                    limits::kMaxPromptTokens), name);
-  }
+  RETURN_IF_ERROR(check_length(tokens->size(), name));
   for (const int32_t id : *tokens) {
     if (id >= model.vocab_size) {
       return Error{Errc::kInternal, "the tokenizer has tokens that the model does not have", name};
@@ -230,6 +240,7 @@ Result<CompletionRequest> read_completion_request(std::string_view body, const M
   CompletionRequest request;
   request.model = fields.string("model").value_or(model.name);
   RETURN_IF_ERROR(check_model(model, request.model));
+  request.unknown_fields = fields.unknown();
   RETURN_IF_ERROR(read_stream_options(fields, request));
   request.n = static_cast<uint32_t>(fields.integer("n").value_or(1));
   request.echo = fields.boolean("echo").value_or(false);
@@ -246,9 +257,8 @@ Result<CompletionRequest> read_completion_request(std::string_view body, const M
     shared.sampling.prompt_logprobs = request.echo;
   }
   RETURN_IF_ERROR(read_stops(fields, model, shared));
-  ASSIGN_OR_RETURN(request.prompts, read_prompts(fields, model));
+  ASSIGN_OR_RETURN(request.prompts, PromptReader(fields, model).read());
   RETURN_IF_ERROR(check_together(fields, model, request));
-  request.unknown_fields = fields.unknown();
   return request;
 }
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "common/base/result.h"
+#include "coordinator/api/fields.h"
 #include "coordinator/requests/generation.h"
 #include "coordinator/tokenizer/tokenizer.h"
 
@@ -23,7 +24,7 @@ struct ModelInfo final {
 };
 
 struct Prompt final {
-  std::string text;  // as given, or decoded from the ids
+  std::string text;  // as given, or decoded from the ids; empty unless the prompt is to be echoed
   std::vector<int32_t> tokens;
 };
 
@@ -36,14 +37,15 @@ struct CompletionRequest final {
   bool echo = false;
   std::optional<int32_t> logprobs;
   bool return_token_ids = false;
-  requests::SequenceSpec shared;            // of every sequence: everything but tokens and choice
-  std::vector<std::string> unknown_fields;  // accepted and ignored
+  requests::SequenceSpec shared;  // of every sequence: everything but tokens and choice
+  UnknownFields unknown_fields;   // accepted and ignored
 
   /// Sequence p * n + c is choice c of prompt p.
   std::vector<requests::SequenceSpec> sequences() const;
 };
 
-/// Reads, tokenizes and checks. Errors: kInvalidArgument (param the field), kNotFound (model), kTooLarge.
+/// Reads, tokenizes and checks; what passes here, wire::decode and a group's admission take too. Errors:
+/// kInvalidArgument (param the field), kNotFound (model), and what the tokenizer refuses.
 Result<CompletionRequest> read_completion_request(std::string_view body, const ModelInfo& model);
 
 /// Token ids of a text prompt as completions tokenize it. Errors: kInvalidArgument, param `name`.

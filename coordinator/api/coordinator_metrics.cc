@@ -11,25 +11,36 @@ using metrics::HistogramId;
 
 std::string_view reason_name(wire::FinishReason reason) {
   switch (reason) {
-    case wire::FinishReason::kStop: return "stop";
-    case wire::FinishReason::kLength: return "length";
-    case wire::FinishReason::kCancelled: return "cancelled";
-    case wire::FinishReason::kDeadline: return "deadline";
-    case wire::FinishReason::kError: return "error";
+    case wire::FinishReason::kStop:
+      return "stop";
+    case wire::FinishReason::kLength:
+      return "length";
+    case wire::FinishReason::kCancelled:
+      return "cancelled";
+    case wire::FinishReason::kDeadline:
+      return "deadline";
+    case wire::FinishReason::kError:
+      return "error";
   }
   return "unknown";
 }
 
 /// Paths as clients send them are unbounded; the API's own are not.
-std::string_view endpoint_name(const std::string& path) {
-  for (const std::string_view known : {"/v1/completions", "/v1/models", "/tokenize", "/detokenize", "/health", "/ready",
-                                       "/cluster"}) {
-    if (path == known || (known == "/v1/models" && path.starts_with("/v1/models/"))) return known;
+std::string_view endpoint_name(std::string_view path) {
+  for (const std::string_view known : {
+#define ENDPOINT(method, path, handler, key) std::string_view(path),
+#include "coordinator/api/endpoints.def"
+#undef ENDPOINT
+       }) {
+    const bool below = known.ends_with('*') && path.starts_with(known.substr(0, known.size() - 1));
+    if (path == known || below) return known;
   }
   return "other";
 }
 
-double seconds(int64_t us) { return static_cast<double>(us) / 1e6; }
+double seconds(int64_t us) {
+  return static_cast<double>(us) / 1e6;
+}
 
 }  // namespace
 
@@ -62,17 +73,34 @@ void CoordinatorMetrics::observe_access(const http::AccessRecord& record) {
   registry_.counter(CounterId::kHttpSentBytes).add(static_cast<double>(record.body_bytes));
 }
 
-void CoordinatorMetrics::observe(const requests::ClusterClient& cluster, const http::ServerStats& http) {
+void CoordinatorMetrics::observe_builds(const std::vector<requests::GroupSnapshot>& groups) {
+  std::set<Build> now;
+  for (const auto& group : groups) {
+    if (!group.status.numerics_id.empty()) now.emplace(group.status.numerics_id, group.status.fingerprint);
+  }
+  // A group that forms anew may run something else: what ran before must not stay at 1 beside it.
+  const auto set = [&](const Build& build, double value) {
+    registry_.gauge(GaugeId::kBuildInfo, {version(), build.first, build.second}).set(value);
+  };
+  for (const Build& build : builds_) {
+    if (!now.contains(build)) set(build, 0);
+  }
+  for (const Build& build : now)
+    set(build, 1);
+  builds_ = std::move(now);
+}
+
+void CoordinatorMetrics::observe(const std::vector<requests::GroupSnapshot>& groups, const std::string& model,
+                                 const http::ServerStats& http) {
   double running = 0;
   double waiting = 0;
-  for (const auto& group : cluster.groups()) {
+  for (const auto& group : groups) {
     running += group.status.running;
     waiting += group.status.waiting;
-    registry_.gauge(GaugeId::kGroupUp, {group.name, group.status.model}).set(group.serving ? 1 : 0);
-    if (group.serving) {
-      registry_.gauge(GaugeId::kBuildInfo, {version(), group.status.numerics_id, group.status.fingerprint}).set(1);
-    }
+    // Under the name that clients use, so that a group that has not been heard of yet is the same series as later.
+    registry_.gauge(GaugeId::kGroupUp, {group.name, model}).set(group.serving && group.status.model == model ? 1 : 0);
   }
+  observe_builds(groups);
   registry_.gauge(GaugeId::kRequestsRunning).set(running);
   registry_.gauge(GaugeId::kRequestsWaiting).set(waiting);
   registry_.gauge(GaugeId::kConnections).set(static_cast<double>(http.connections));

@@ -1,7 +1,10 @@
 // What the coordinator tells Prometheus: requests as clients see them.
 #pragma once
 
-#include <mutex>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "common/metrics/registry.h"
 #include "coordinator/http/http_server.h"
@@ -17,11 +20,17 @@ class CoordinatorMetrics final {
   /// For the request core; the registry must outlive it.
   requests::CoreObserver observer();
   void observe_access(const http::AccessRecord& record);
-  /// Gauges, from time to time.
-  void observe(const requests::ClusterClient& cluster, const http::ServerStats& http);
+  /// Gauges, from time to time, on one thread. `model` is the served name.
+  void observe(const std::vector<requests::GroupSnapshot>& groups, const std::string& model,
+               const http::ServerStats& http);
 
  private:
+  using Build = std::pair<std::string, std::string>;  // numerics id, checkpoint's fingerprint
+
+  void observe_builds(const std::vector<requests::GroupSnapshot>& groups);
+
   metrics::Registry& registry_;
+  std::set<Build> builds_;  // that stand at 1
 };
 
 }  // namespace krait::api

@@ -1,11 +1,15 @@
 #include "coordinator/api/executor.h"
 
+#include <exception>
 #include <utility>
+
+#include "common/base/log.h"
 
 namespace krait::api {
 
 Executor::Executor(int threads, size_t max_waiting) : max_waiting_(max_waiting) {
-  for (int i = 0; i < threads; ++i) threads_.emplace_back([this] { run(); });
+  for (int i = 0; i < threads; ++i)
+    threads_.emplace_back([this] { run(); });
 }
 
 Executor::~Executor() {
@@ -14,7 +18,8 @@ Executor::~Executor() {
     stop_ = true;
   }
   wake_.notify_all();
-  for (auto& thread : threads_) thread.join();
+  for (auto& thread : threads_)
+    thread.join();
 }
 
 bool Executor::post(std::function<void()> work) {
@@ -37,7 +42,11 @@ void Executor::run() {
       work = std::move(work_.front());
       work_.pop_front();
     }
-    work();
+    try {
+      work();
+    } catch (const std::exception& error) {
+      log_error("api: work was given up: {}", error.what());
+    }
   }
 }
 

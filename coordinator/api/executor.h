@@ -17,7 +17,7 @@ class Executor final {
   /// Runs what waits, then ends.
   ~Executor();
 
-  /// False when too much work waits already.
+  /// False when too much work waits already. An exception that leaves the work is logged and goes no further.
   bool post(std::function<void()> work);
 
  private:

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "common/base/limits.h"
+#include "coordinator/api/json_body.h"
 
 namespace krait::api {
 namespace {
@@ -17,7 +18,8 @@ Error wrong(const std::string& name, std::string_view what) {
 
 Status check_range(const std::string& name, double value, const FieldSpec& spec) {
   if (std::isfinite(value) && value >= spec.least && value <= spec.most) return {};
-  return Error{Errc::kInvalidArgument, fmt::format("'{}' must be between {} and {}", name, spec.least, spec.most), name};
+  return Error{Errc::kInvalidArgument, fmt::format("'{}' must be between {} and {}", name, spec.least, spec.most),
+               name};
 }
 
 Status check_strings(const std::string& name, const json& value, const FieldSpec& spec) {
@@ -30,16 +32,23 @@ Status check_strings(const std::string& name, const json& value, const FieldSpec
   return {};
 }
 
+/// The id that a key is. One id has one spelling, else "5" and "05" could contradict each other.
+std::optional<int32_t> id_of_key(std::string_view key) {
+  int32_t id = 0;
+  const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), id);
+  const bool fits = error == std::errc() && end == key.data() + key.size() && id >= 0 && id < limits::kMaxVocab;
+  if (!fits || (key.size() > 1 && key.front() == '0') || key.front() == '-') return std::nullopt;
+  return id;
+}
+
 Status check_bias(const std::string& name, const json& value, const FieldSpec& spec) {
   if (!value.is_object()) return wrong(name, "an object of token ids and numbers");
   if (value.size() > static_cast<size_t>(limits::kMaxLogitBias)) {
     return wrong(name, fmt::format("an object of at most {} entries", limits::kMaxLogitBias));
   }
   for (const auto& [key, bias] : value.items()) {
-    int32_t id = 0;
-    const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), id);
-    const std::string entry = fmt::format("{}.{}", name, key);
-    if (error != std::errc() || end != key.data() + key.size() || id < 0) return wrong(entry, "under a token id");
+    const std::string entry = shortened(fmt::format("{}.{}", name, key));
+    if (!id_of_key(key)) return wrong(entry, "under a token id");
     if (!bias.is_number()) return wrong(entry, "a number");
     RETURN_IF_ERROR(check_range(entry, bias.get<double>(), spec));
   }
@@ -64,14 +73,12 @@ Status check_value(const std::string& name, const json& value, const FieldSpec& 
       return value.is_number_integer() ? Status() : wrong(name, "an integer of 64 bits");
     case FieldType::kStringOrStrings:
       return check_strings(name, value, spec);
-    case FieldType::kIntegers:
+    case FieldType::kTokenIds:
       if (!value.is_array()) return wrong(name, "an array of token ids");
       if (static_cast<double>(value.size()) > spec.most) {
         return wrong(name, fmt::format("an array of at most {} token ids", spec.most));
       }
-      for (size_t i = 0; i < value.size(); ++i) {
-        if (const auto id = token_id(value[i], fmt::format("{}[{}]", name, i)); !id.ok()) return id.error();
-      }
+      if (const auto ids = token_ids(value, name, limits::kMaxVocab); !ids.ok()) return ids.error();
       return {};
     case FieldType::kPrompt:
       return {};  // too many forms for a table: read_prompts checks them
@@ -85,8 +92,8 @@ Status check_value(const std::string& name, const json& value, const FieldSpec& 
 
 /// Whether a refused field has one of the values that change nothing.
 bool is_neutral(const json& value, std::string_view neutral_texts) {
-  const std::string text = " " + value.dump(-1, ' ', false, json::error_handler_t::replace) + " ";
-  return (" " + std::string(neutral_texts) + " ").find(text) != std::string::npos;
+  const std::string text = fmt::format(" {} ", value.dump(-1, ' ', false, json::error_handler_t::replace));
+  return fmt::format(" {} ", neutral_texts).find(text) != std::string::npos;
 }
 
 }  // namespace
@@ -104,13 +111,33 @@ std::optional<int64_t> whole_number(const json& value) {
   return static_cast<int64_t>(number);
 }
 
-Result<int32_t> token_id(const json& value, const std::string& name) {
-  const auto number = whole_number(value);
-  if (!number) return wrong(name, "a token id");
-  if (*number < 0 || *number >= limits::kMaxVocab) {
-    return Error{Errc::kInvalidArgument, fmt::format("'{}' is {}, which is no token id", name, *number), name};
+Result<std::vector<int32_t>> token_ids(const json& array, const std::string& name, int64_t end) {
+  std::vector<int32_t> ids;
+  ids.reserve(array.size());
+  for (const json& item : array) {
+    const auto number = whole_number(item);
+    if (!number || *number < 0 || *number >= end) [[unlikely]] {
+      const std::string which = fmt::format("{}[{}]", name, ids.size());
+      if (!number) return wrong(which, "a token id");
+      return Error{Errc::kInvalidArgument, fmt::format("'{}' is {}; token ids are 0 to {}", which, *number, end - 1),
+                   which};
+    }
+    ids.push_back(static_cast<int32_t>(*number));
   }
-  return static_cast<int32_t>(*number);
+  return ids;
+}
+
+void UnknownFields::add(std::string_view name) {
+  if (count++ < static_cast<size_t>(limits::kMaxNamedUnknownFields)) names.push_back(shortened(name));
+}
+
+std::string UnknownFields::header() const {
+  std::string value = fmt::format("{}", fmt::join(names, ", "));
+  if (count > names.size()) value += fmt::format(", ... ({} in all)", count);
+  for (char& c : value) {
+    if (c < ' ' || c > '~') c = '?';
+  }
+  return value;
 }
 
 Result<Fields> Fields::check(json body, std::span<const FieldSpec> table) {
@@ -121,7 +148,7 @@ Result<Fields> Fields::check(json body, std::span<const FieldSpec> table) {
       if (candidate.name == name) spec = &candidate;
     }
     if (spec == nullptr) {
-      fields.unknown_.push_back(name);
+      fields.unknown_.add(name);
     } else if (spec->use == FieldUse::kUsed && !value.is_null()) {
       RETURN_IF_ERROR(check_value(name, value, *spec));
     } else if (spec->use == FieldUse::kRefused && !value.is_null() && !is_neutral(value, spec->help)) {
@@ -170,21 +197,17 @@ std::vector<std::string> Fields::strings(std::string_view name) const {
   return value->get<std::vector<std::string>>();
 }
 
-std::vector<int32_t> Fields::integers(std::string_view name) const {
-  std::vector<int32_t> out;
-  if (const json* value = find(name); value != nullptr) {
-    for (const json& item : *value) out.push_back(static_cast<int32_t>(*whole_number(item)));
-  }
-  return out;
+std::vector<int32_t> Fields::token_ids(std::string_view name) const {
+  const json* value = find(name);
+  if (value == nullptr) return {};
+  return api::token_ids(*value, std::string(name), limits::kMaxVocab).value();  // check() has seen them
 }
 
 std::vector<std::pair<int32_t, float>> Fields::bias(std::string_view name) const {
   std::vector<std::pair<int32_t, float>> out;
   if (const json* value = find(name); value != nullptr) {
     for (const auto& [key, number] : value->items()) {
-      int32_t id = 0;
-      std::from_chars(key.data(), key.data() + key.size(), id);
-      out.emplace_back(id, number.get<float>());
+      out.emplace_back(id_of_key(key).value(), number.get<float>());
     }
   }
   return out;

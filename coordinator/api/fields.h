@@ -21,9 +21,9 @@ enum class FieldType : uint8_t {
   kNumber,           // within [least, most]
   kSeed,             // any integer of 64 bits, signed or not
   kStringOrStrings,  // at most `most` of them
-  kIntegers,         // token ids; at most `most`
+  kTokenIds,         // at most `most`
   kPrompt,           // text, texts, token ids, lists of token ids
-  kBias,             // {"token id": number in [least, most]}
+  kBias,             // {"token id": number in [least, most]}; ids as JSON writes integers
   kObject,
 };
 
@@ -42,6 +42,17 @@ struct FieldSpec final {
   std::string_view help;  // for kRefused: values that change nothing, as JSON texts with spaces between
 };
 
+/// Fields that nobody knows: accepted and without effect, but not in silence.
+struct UnknownFields final {
+  std::vector<std::string>
+      names;         // the first limits::kMaxNamedUnknownFields in alphabetical order, each as shortened()
+  size_t count = 0;  // of all
+
+  void add(std::string_view name);
+  /// The names with commas between, in printable ASCII: a header's value. Empty when there are none.
+  std::string header() const;
+};
+
 /// A body that fits its table. Getters return nothing for fields that are absent or null; null is always the default.
 class Fields final {
  public:
@@ -55,21 +66,21 @@ class Fields final {
   std::optional<double> number(std::string_view name) const;
   std::optional<uint64_t> seed(std::string_view name) const;
   std::vector<std::string> strings(std::string_view name) const;
-  std::vector<int32_t> integers(std::string_view name) const;
+  std::vector<int32_t> token_ids(std::string_view name) const;
   std::vector<std::pair<int32_t, float>> bias(std::string_view name) const;
   /// The value, or nullptr.
   const nlohmann::json* find(std::string_view name) const;
 
-  /// Fields that the table does not have, in the order of the body.
-  const std::vector<std::string>& unknown() const { return unknown_; }
+  /// Fields that the table does not have.
+  const UnknownFields& unknown() const { return unknown_; }
 
  private:
   nlohmann::json body_;
-  std::vector<std::string> unknown_;
+  UnknownFields unknown_;
 };
 
-/// A token id from JSON. Error: kInvalidArgument, param `name`.
-Result<int32_t> token_id(const nlohmann::json& value, const std::string& name);
+/// Token ids below `end` from a JSON array. Error: kInvalidArgument, param "NAME[3]": the first that is none.
+Result<std::vector<int32_t>> token_ids(const nlohmann::json& array, const std::string& name, int64_t end);
 
 /// The integer that a JSON number is, if it is one and fits.
 std::optional<int64_t> whole_number(const nlohmann::json& value);

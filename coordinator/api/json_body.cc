@@ -1,7 +1,7 @@
 #include "coordinator/api/json_body.h"
 
 #include <set>
-#include <string>
+#include <utility>
 #include <vector>
 
 #include "common/base/limits.h"
@@ -16,38 +16,69 @@ struct Refusal final {
   Error error;
 };
 
-}  // namespace
+Error not_json(std::string_view why) {
+  return Error{Errc::kInvalidArgument, fmt::format("the body is not valid JSON: {}", why), ""};
+}
 
-Result<json> parse_body(std::string_view body) {
-  std::vector<std::set<std::string>> keys;  // of the objects that are open
-  const auto watch = [&](int depth, json::parse_event_t event, json& parsed) {
-    if (depth > limits::kMaxJsonDepth) {
+/// The library's words without its own name in front and without the text that it read last, which is the client's and
+/// may be megabytes long.
+std::string reason(std::string_view what) {
+  if (const size_t name = what.find("] "); what.starts_with('[') && name != what.npos) what.remove_prefix(name + 2);
+  what = what.substr(0, what.find("; last read"));
+  return shortened(what);
+}
+
+/// Sees every event of a parse and refuses what the grammar allows but we do not.
+class Watch final {
+ public:
+  bool operator()(int depth, json::parse_event_t event, const json& parsed) {
+    using enum json::parse_event_t;
+    const bool opens = event == object_start || event == array_start;
+    if (opens && depth >= limits::kMaxJsonDepth) {
       throw Refusal{{Errc::kInvalidArgument,
                      fmt::format("the body is nested more than {} levels deep", limits::kMaxJsonDepth), ""}};
     }
-    if (event == json::parse_event_t::object_start) keys.emplace_back();
-    if (event == json::parse_event_t::object_end) keys.pop_back();
-    if (event == json::parse_event_t::key) {
-      const auto& key = parsed.get_ref<const std::string&>();
-      if (!keys.back().insert(key).second) {
-        throw Refusal{{Errc::kInvalidArgument, fmt::format("the key '{}' stands twice in one object", key), key}};
-      }
+    if (event == object_start) keys_.emplace_back();
+    if (event == object_end) keys_.pop_back();
+    if (event == key && !keys_.back().insert(parsed.get_ref<const std::string&>()).second) {
+      const std::string name = shortened(parsed.get_ref<const std::string&>());
+      throw Refusal{{Errc::kInvalidArgument, fmt::format("the key '{}' stands twice in one object", name), name}};
     }
     return true;
-  };
+  }
+
+ private:
+  std::vector<std::set<std::string>> keys_;  // of the objects that are open
+};
+
+}  // namespace
+
+Result<json> parse_body(std::string_view body) {
+  Watch watch;
   try {
-    json parsed = json::parse(body, watch);
+    json parsed = json::parse(
+        body, [&](int depth, json::parse_event_t event, json& value) { return watch(depth, event, value); });
     if (!parsed.is_object()) return Error{Errc::kInvalidArgument, "the body must be a JSON object", ""};
     return parsed;
   } catch (const Refusal& refusal) {
     return refusal.error;
-  } catch (const json::exception& error) {
-    return Error{Errc::kInvalidArgument, fmt::format("the body is not valid JSON: {}", error.what()), ""};
+  } catch (const json::parse_error& error) {
+    return not_json(reason(error.what()));
+  } catch (const json::exception&) {
+    return not_json("a number is too large");
   }
 }
 
 std::string dump(const nlohmann::ordered_json& value) {
   return value.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+}
+
+std::string shortened(std::string_view text) {
+  if (text.size() <= static_cast<size_t>(limits::kMaxQuotedBytes)) return std::string(text);
+  size_t end = static_cast<size_t>(limits::kMaxQuotedBytes);
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80)
+    --end;
+  return std::string(text.substr(0, end)) + "...";
 }
 
 }  // namespace krait::api

@@ -2,17 +2,21 @@
 #pragma once
 
 #include <nlohmann/json.hpp>
+#include <string>
 #include <string_view>
 
 #include "common/base/result.h"
 
 namespace krait::api {
 
-/// One JSON object. kInvalidArgument for anything that is not: no JSON, invalid UTF-8, lone surrogates, numbers beyond a
-/// double, more than limits::kMaxJsonDepth levels, a key that stands twice in one object (param: the key).
+/// One JSON object. kInvalidArgument for anything that is not: no JSON, invalid UTF-8, lone surrogates, numbers beyond
+/// a double, more than limits::kMaxJsonDepth levels, a key that stands twice in one object (param: the key).
 Result<nlohmann::json> parse_body(std::string_view body);
 
 /// Compact JSON text; bytes that are not UTF-8 become U+FFFD.
 std::string dump(const nlohmann::ordered_json& value);
+
+/// What a client sent, as far as a message should repeat it: at most limits::kMaxQuotedBytes, cut between characters.
+std::string shortened(std::string_view text);
 
 }  // namespace krait::api

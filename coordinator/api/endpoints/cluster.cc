@@ -12,11 +12,16 @@ using nlohmann::ordered_json;
 
 std::string_view state_name(wire::GroupState state) {
   switch (state) {
-    case wire::GroupState::kWaiting: return "waiting";
-    case wire::GroupState::kLoading: return "loading";
-    case wire::GroupState::kServing: return "serving";
-    case wire::GroupState::kDraining: return "draining";
-    case wire::GroupState::kFailed: return "failed";
+    case wire::GroupState::kWaiting:
+      return "waiting";
+    case wire::GroupState::kLoading:
+      return "loading";
+    case wire::GroupState::kServing:
+      return "serving";
+    case wire::GroupState::kDraining:
+      return "draining";
+    case wire::GroupState::kFailed:
+      return "failed";
   }
   return "unknown";
 }
@@ -58,7 +63,8 @@ void ready(Api& api, const http::Request&, const ResponderPtr& responder) {
   ordered_json body;
   const auto groups = api.cluster().groups();
   bool all = !api.draining() && !groups.empty();
-  for (const auto& group : groups) all = all && group.serving;
+  for (const auto& group : groups)
+    all = all && group.serving;
   body["status"] = all ? "ready" : api.draining() ? "draining" : "waiting";
   body["groups"] = ordered_json::array();
   for (const auto& group : groups) {
@@ -74,7 +80,8 @@ void cluster(Api& api, const http::Request&, const ResponderPtr& responder) {
   body["coordinator"]["pid"] = getpid();
   body["coordinator"]["open_requests"] = api.cluster().open_requests();
   body["groups"] = ordered_json::array();
-  for (const auto& group : api.cluster().groups()) body["groups"].push_back(describe(group));
+  for (const auto& group : api.cluster().groups())
+    body["groups"].push_back(describe(group));
   respond_json(*responder, 200, dump(body));
 }
 

@@ -19,7 +19,7 @@ constexpr auto kTokenizeFields = std::to_array<FieldSpec>({
 
 constexpr auto kDetokenizeFields = std::to_array<FieldSpec>({
     {"model", FieldUse::kUsed, FieldType::kString, 0, 0, "a served model's name"},
-    {"tokens", FieldUse::kUsed, FieldType::kIntegers, 0, limits::kMaxPromptTokens, "token ids"},
+    {"tokens", FieldUse::kUsed, FieldType::kTokenIds, 0, limits::kMaxPromptTokens, "token ids"},
 });
 
 Error missing(const std::string& field) {
@@ -29,11 +29,17 @@ Error missing(const std::string& field) {
 Result<Fields> read(Api& api, const http::Request& request, std::span<const FieldSpec> table) {
   ASSIGN_OR_RETURN(auto body, parse_body(request.body));
   ASSIGN_OR_RETURN(auto fields, Fields::check(std::move(body), table));
+  RETURN_IF_ERROR(take_unknown_fields(api, fields.unknown()));
   RETURN_IF_ERROR(check_model(api.model(), fields.string("model").value_or(api.model().name)));
   return fields;
 }
 
-Result<nlohmann::ordered_json> tokenized(Api& api, const http::Request& request) {
+struct Answer final {
+  nlohmann::ordered_json body;
+  UnknownFields unknown;
+};
+
+Result<Answer> tokenized(Api& api, const http::Request& request) {
   ASSIGN_OR_RETURN(const auto fields, read(api, request, kTokenizeFields));
   const auto text = fields.string("prompt");
   if (!text) return missing("prompt");
@@ -43,43 +49,52 @@ Result<nlohmann::ordered_json> tokenized(Api& api, const http::Request& request)
   const bool special = fields.boolean("add_special_tokens").value_or(true);
   auto ids = api.model().tokenizer->encode(*text, {special, true});
   if (!ids.ok()) return Error{ids.error().code, ids.error().message, "prompt"};
-  nlohmann::ordered_json body;
+  Answer answer{{}, fields.unknown()};
+  auto& body = answer.body;
   body["count"] = ids->size();
   body["max_model_len"] = limits::kMaxPromptTokens;
   body["tokens"] = *ids;
   body["token_strs"] = nullptr;
   if (fields.boolean("return_token_strs").value_or(false)) {
     body["token_strs"] = nlohmann::ordered_json::array();
-    for (const int32_t id : *ids) body["token_strs"].push_back(token_string(api.model(), id));
+    for (const int32_t id : *ids)
+      body["token_strs"].push_back(token_string(api.model(), id));
   }
-  return body;
+  return answer;
 }
 
-Result<nlohmann::ordered_json> detokenized(Api& api, const http::Request& request) {
+Result<Answer> detokenized(Api& api, const http::Request& request) {
   ASSIGN_OR_RETURN(const auto fields, read(api, request, kDetokenizeFields));
   if (!fields.has("tokens")) return missing("tokens");
   if (api.model().tokenizer == nullptr) return Error{Errc::kInvalidArgument, "this model has no tokenizer", "tokens"};
-  nlohmann::ordered_json body;
-  body["prompt"] = api.model().tokenizer->decode(fields.integers("tokens"), false);
-  return body;
+  const auto ids = fields.token_ids("tokens");
+  for (size_t i = 0; i < ids.size(); ++i) {
+    if (ids[i] < api.model().vocab_size) continue;
+    const std::string name = fmt::format("tokens[{}]", i);
+    return Error{Errc::kInvalidArgument,
+                 fmt::format("'{}' is {}; token ids are 0 to {}", name, ids[i], api.model().vocab_size - 1), name};
+  }
+  Answer answer{{}, fields.unknown()};
+  answer.body["prompt"] = api.model().tokenizer->decode(ids, false);
+  return answer;
 }
 
-void answer(Api& api, http::Responder& responder, const Result<nlohmann::ordered_json>& body) {
-  if (body.ok()) {
-    respond_json(responder, 200, dump(*body));
+void respond(Api& api, http::Responder& responder, const Result<Answer>& answer) {
+  if (answer.ok()) {
+    respond_json(responder, 200, dump(answer->body), answer->unknown);
   } else {
-    respond_error(api, responder, body.error());
+    respond_error(api, responder, answer.error());
   }
 }
 
 }  // namespace
 
 void tokenize(Api& api, const http::Request& request, const ResponderPtr& responder) {
-  answer(api, *responder, tokenized(api, request));
+  respond(api, *responder, tokenized(api, request));
 }
 
 void detokenize(Api& api, const http::Request& request, const ResponderPtr& responder) {
-  answer(api, *responder, detokenized(api, request));
+  respond(api, *responder, detokenized(api, request));
 }
 
 }  // namespace krait::api
