@@ -125,7 +125,7 @@ TEST(RequestReader, RefusesWhatIsMalformed) {
       {"POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n", 400},
       {"POST / HTTP/1.1\r\n" + host + "Content-Encoding: gzip\r\nContent-Length: 1\r\n\r\n", 415},
       {"POST / HTTP/1.1\r\n" + host + "Expect: 200-ok\r\nContent-Length: 1\r\n\r\n", 417},
-      {"POST / HTTP/1.1\r\n" + host + "Transfer-Encoding: chunked\r\n\r\nzz\r\n", 400},
+      {"POST / HTTP/1.1\r\n" + host + "Transfer-Encoding: chunked\r\n\r\nzz\r\nzz", 400},
       {"POST / HTTP/1.1\r\n" + host + "Transfer-Encoding: chunked\r\n\r\n2\r\nabcd\r\n0\r\n\r\n", 400},
       {"POST / HTTP/1.1\r\n" + host + "Transfer-Encoding: chunked\r\n\r\nffffffffffffffffff\r\n", 400},
   };
@@ -152,7 +152,7 @@ TEST(RequestReader, KeepsItsLimitsHoweverTheBytesCome) {
       {start + "Content-Length: 101\r\n\r\n", 413},
       {start + "Content-Length: 4294967297\r\n\r\n", 413},
       {chunked + "64\r\n" + std::string(100, 'b') + "\r\n1\r\nb\r\n", 413},
-      {chunked + "65\r\n", 413},
+      {chunked + "65\r\nb", 413},
       {chunked + "1;" + std::string(1100, 'e'), 431},
       {chunked + "0\r\ntrailer: " + std::string(1100, 't'), 431},
   };
