@@ -82,7 +82,7 @@ def clear_run_dir(path, created):
 
 
 def sweep_run_dirs():
-    """Directories of dead launchers of this user whose helpers were killed too. Their daemons watch the launcher's pid
+    """Directories of dead launchers of this user whose janitors were killed too. Their daemons watch the launcher's pid
     and are gone or going. Only folders that bear a launcher's mark are ours to remove."""
     for path in default_parent().glob(PREFIX + "*"):
         try:
