@@ -1,5 +1,5 @@
 // One client's connection: a machine on a strand that reads, hands requests on, writes answers and watches the clock.
-// Only connection.cc and http_server.cc include this: it brings Asio.
+// Only connection.cc, connection_answer.cc and http_server.cc include this: it brings Asio.
 #pragma once
 
 #include <atomic>
@@ -9,11 +9,13 @@
 #include <boost/asio/strand.hpp>
 #include <condition_variable>
 #include <deque>
+#include <exception>
 #include <memory>
 #include <mutex>
 #include <set>
 #include <string>
 
+#include "common/base/log.h"
 #include "coordinator/http/exchange.h"
 #include "coordinator/http/http_server.h"
 #include "coordinator/http/request_reader.h"
@@ -57,8 +59,17 @@ class Connection final : public std::enable_shared_from_this<Connection> {
   bool refused() const { return refused_; }
 
  private:
+  /// Every turn on the strand. What a turn throws (memory is short) costs this connection, and no other.
   template <class Turn>
-  void guard(Turn turn);
+  void guard(Turn turn) {
+    if (phase_ == Phase::kClosed) return;
+    try {
+      turn();
+    } catch (const std::exception& e) {
+      log_error("http: a connection failed: {}", e.what());
+      close();
+    }
+  }
   void run_refusal();
   void wait_readable();
   void on_readable();
