@@ -14,6 +14,7 @@ A decoded text is null where the library gives none.
   python make_pipelines.py > pipelines.jsonl; xz -9e pipelines.jsonl
 """
 
+import itertools
 import json
 import random
 import sys
@@ -159,20 +160,21 @@ def metaspace(scheme, split=True):
     return {"type": "Metaspace", "replacement": "▁", "prepend_scheme": scheme, "split": split}
 
 
-def pipelines():
-    def one(name, model=BYTES, normalizer=None, pre=BYTE_LEVEL, post=None, decoder=BYTE_LEVEL, more=()):
-        return name, {
-            "version": "1.0",
-            "truncation": None,
-            "padding": None,
-            "added_tokens": SPECIALS + list(more),
-            "normalizer": normalizer,
-            "pre_tokenizer": pre,
-            "post_processor": post,
-            "decoder": decoder,
-            "model": model,
-        }
+def one(name, model=BYTES, normalizer=None, pre=BYTE_LEVEL, post=None, decoder=BYTE_LEVEL, more=()):
+    return name, {
+        "version": "1.0",
+        "truncation": None,
+        "padding": None,
+        "added_tokens": SPECIALS + list(more),
+        "normalizer": normalizer,
+        "pre_tokenizer": pre,
+        "post_processor": post,
+        "decoder": decoder,
+        "model": model,
+    }
 
+
+def around_and_before():
     n = len(BYTES["vocab"])
     yield one("prefix space", pre=dict(BYTE_LEVEL, add_prefix_space=True))
     yield one("template", post=sequence("processors", BYTE_LEVEL, TEMPLATE))
@@ -204,6 +206,9 @@ def pipelines():
     )
     yield one("Strip left", normalizer={"type": "Strip", "strip_left": True, "strip_right": False})
     yield one("Replace with longer", normalizer={"type": "Replace", "pattern": {"Regex": "a+"}, "content": "-=-"})
+
+
+def cuts():
     for behavior in ("Removed", "Isolated", "MergedWithPrevious", "MergedWithNext", "Contiguous"):
         for invert in (False, True):
             yield one(
@@ -241,6 +246,9 @@ def pipelines():
         )
     for kind in ("Whitespace", "WhitespaceSplit"):
         yield one(kind, pre=sequence("pretokenizers", {"type": kind}, BYTES_ONLY))
+
+
+def models_and_decoders():
     for scheme in ("always", "first", "never"):
         yield one(
             f"Metaspace {scheme}",
@@ -305,7 +313,7 @@ def decode(tokenizer, ids, skip):
 
 
 def main():
-    for name, config in pipelines():
+    for name, config in itertools.chain(around_and_before(), cuts(), models_and_decoders()):
         rng = random.Random(name)
         tokenizer = Tokenizer.from_str(json.dumps(config))
         cases = []

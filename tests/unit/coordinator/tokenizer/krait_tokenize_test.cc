@@ -30,7 +30,7 @@ TEST(KraitTokenize, WritesWhatTheCasesHave) {
   std::string input;
   for (const auto& expected : cases)
     input += nlohmann::json{{"text", expected["text"]}}.dump() + "\n";
-  const Outcome outcome = run("'" + test::golden_path("tokenizers/gpt-neox.json") + "'", input);
+  const Outcome outcome = run(fmt::format("'{}'", test::golden_path("tokenizers/gpt-neox.json")), input);
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
   EXPECT_EQ(outcome.err, "");
   std::istringstream lines(outcome.out);
@@ -45,7 +45,7 @@ TEST(KraitTokenize, WritesWhatTheCasesHave) {
 }
 
 TEST(KraitTokenize, NamesTheLineThatIsWrong) {
-  const std::string tokenizer = "'" + test::golden_path("tokenizers/gpt-neox.json") + "'";
+  const std::string tokenizer = fmt::format("'{}'", test::golden_path("tokenizers/gpt-neox.json"));
   for (const char* wrong : {"nonsense", "{}", "{\"text\": 5}", "[]", "", "{\"text\": \"\\ud800\"}"}) {
     const Outcome outcome = run(tokenizer, std::string("{\"text\": \"fine\"}\n") + wrong + "\n{\"text\": \"fine\"}\n");
     EXPECT_EQ(outcome.exit_code, 1) << wrong;
