@@ -17,7 +17,6 @@ A decoded text is null where the library gives none.
 import itertools
 import json
 import random
-import sys
 
 from tokenizers import Tokenizer
 from tokenizers.models import BPE
