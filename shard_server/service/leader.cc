@@ -43,6 +43,9 @@ void Leader::from_rank(uint32_t rank, wire::Message message) {
     on_ready(rank, std::move(*ready));
   } else if (auto* done = std::get_if<wire::StepDone>(&message)) {
     on_step_done(rank, std::move(*done));
+  } else if (std::holds_alternative<wire::Heartbeat>(message) && !ranks_[rank].join) {
+    // It thinks that it is in a group, of this leader's earlier self: only a rank that has left says Join again.
+    to_ranks_.push_back({rank, wire::Leave{0, "the leader does not know this rank"}});
   } else if (const auto* failed = std::get_if<wire::Failed>(&message)) {
     // An old epoch's failure is old news.
     if (epoch_ != 0 && failed->epoch == epoch_)
@@ -69,10 +72,17 @@ void Leader::on_join(uint32_t rank, wire::Join join) {
     turn_away(rank, error->message);
     return;
   }
-  Rank& known = ranks_[rank];
-  if (known.join && known.join->incarnation == join.incarnation && state_ != wire::GroupState::kWaiting) return;
-  const bool restarted = known.join && known.join->incarnation != join.incarnation;
-  if (restarted && state_ != wire::GroupState::kWaiting) give_up(fmt::format("rank {} was restarted", rank));
+  const Rank& known = ranks_[rank];
+  if (known.join && state_ != wire::GroupState::kWaiting) {
+    if (known.join->incarnation != join.incarnation) {
+      give_up(fmt::format("rank {} was restarted", rank));
+    } else if (known.ready) {
+      // Messages of a rank come in order, so this one was said after Ready: the rank has left meanwhile.
+      give_up(fmt::format("rank {} has left the group", rank));
+    } else {
+      return;  // said again before it heard Form
+    }
+  }
   if (!ranks_[rank].join) log_info("rank {} has joined (pid {}, {})", rank, join.pid, join.path);
   ranks_[rank].join = std::move(join);
   form_if_complete();
@@ -130,8 +140,8 @@ void Leader::serve() {
     options.max_step_rows = std::min<int64_t>(options.max_step_rows, rank.ready->max_rows);
   }
   const int64_t most_slots = options.max_step_rows - scheduler::StepCost::kMinPrefillRows;
-  if (most_slots < 1) {
-    give_up(fmt::format("steps of {} rows are too small", options.max_step_rows));
+  if (most_slots < 1 || options.slots < 1) {
+    give_up(fmt::format("{} slots and steps of {} rows are too few", options.slots, options.max_step_rows));
     return;
   }
   options.slots = std::min(options.slots, static_cast<uint32_t>(most_slots));

@@ -154,9 +154,13 @@ TEST_F(LeaderForming, ARankThatDiedWhileOthersWereAwaitedHasToComeAgain) {
 
 TEST_F(LeaderForming, ARankThatWasRestartedMakesTheGroupFormAnew) {
   make(2);
-  serve(2);
+  leader->from_rank(0, join_of(0, 2));
   leader->from_rank(1, join_of(1, 2));
-  EXPECT_EQ(leader->state(), wire::GroupState::kServing) << "its own Join, sent twice";
+  leader->from_rank(1, join_of(1, 2));
+  EXPECT_EQ(leader->state(), wire::GroupState::kLoading) << "its own Join, sent twice";
+  leader->from_rank(0, ready_of(0));
+  leader->from_rank(1, ready_of(1));
+  ASSERT_EQ(leader->state(), wire::GroupState::kServing);
   auto again = join_of(1, 2);
   again.incarnation = 5;
   leader->from_rank(1, again);
@@ -166,6 +170,35 @@ TEST_F(LeaderForming, ARankThatWasRestartedMakesTheGroupFormAnew) {
   EXPECT_EQ(leader->state(), wire::GroupState::kLoading);
   const auto forms = said_to_rank<wire::Form>(1);
   EXPECT_EQ(forms.back().epoch, 2u);
+}
+
+TEST_F(LeaderForming, ARankThatLeftAndJoinsAgainMakesTheGroupFormAnew) {
+  // The leader was silent for a while, the rank left, and now both speak again: the rank holds nothing any more.
+  make(2);
+  serve(2);
+  leader->from_rank(1, join_of(1, 2));
+  EXPECT_EQ(leader->state(), wire::GroupState::kWaiting);
+  take();
+  EXPECT_EQ(aborts.size(), 1u);
+}
+
+TEST_F(LeaderForming, ARankThatBelongsToAnEarlierLeaderIsToldToLeave) {
+  // This leader has just started; the rank takes its heartbeats for those of the one before, and would never join.
+  make(2);
+  leader->from_rank(1, wire::Heartbeat{1001});
+  EXPECT_EQ(said_to_rank<wire::Leave>(1).size(), 1u);
+  leader->from_rank(1, join_of(1, 2));
+  leader->from_rank(1, wire::Heartbeat{1001});
+  EXPECT_EQ(said_to_rank<wire::Leave>(1).size(), 1u) << "it has joined";
+}
+
+TEST_F(LeaderForming, RanksWithoutSlotsDoNotServe) {
+  make(2);
+  leader->from_rank(0, join_of(0, 2));
+  leader->from_rank(1, join_of(1, 2));
+  leader->from_rank(0, ready_of(0));
+  leader->from_rank(1, ready_of(1, 0));
+  EXPECT_EQ(leader->state(), wire::GroupState::kWaiting);
 }
 
 TEST_F(LeaderForming, StatusSaysWhatThereIs) {
