@@ -100,7 +100,8 @@ void initialize_block(std::byte* memory, const BlockConfig& config) {
   header->ready.store(kBlockReady, std::memory_order_release);
 }
 
-Status attach_and_wait(Block block, const BlockConfig& config, int rank, const Clock& clock, int64_t deadline_ns) {
+Status attach_and_wait(Block block, const BlockConfig& config, int rank, const Clock& clock, int64_t deadline_ns,
+                       const std::atomic<bool>* cancel) {
   BlockHeader& header = block.header();
   if (header.config != config) {
     fail_block(block, rank, Errc::kProtocol, "its options are not those of the group's first rank");
@@ -113,6 +114,8 @@ Status attach_and_wait(Block block, const BlockConfig& config, int rank, const C
   }
   const uint32_t all = (uint32_t{1} << config.world) - 1;
   while (header.attached.load(std::memory_order_acquire) != all) {
+    if (cancel != nullptr && *cancel)
+      fail_block(block, rank, Errc::kUnavailable, "the group was given up while it formed");
     RETURN_IF_ERROR(block_health(block));
     if (clock.now_ns() >= deadline_ns) {
       const uint32_t missing = all & ~header.attached.load(std::memory_order_acquire);

@@ -114,8 +114,10 @@ class Block final {
 void initialize_block(std::byte* memory, const BlockConfig& config);
 
 /// Marks `rank` as there and waits until all are. kProtocol if `rank` is there already or `config` is not the block's
-/// (the group fails with it); kDeadlineExceeded at `deadline_ns` of `clock`.
-Status attach_and_wait(Block block, const BlockConfig& config, int rank, const Clock& clock, int64_t deadline_ns);
+/// (the group fails with it); kDeadlineExceeded at `deadline_ns` of `clock`; kUnavailable once `cancel`, if any, is
+/// set.
+Status attach_and_wait(Block block, const BlockConfig& config, int rank, const Clock& clock, int64_t deadline_ns,
+                       const std::atomic<bool>* cancel);
 
 /// The group's first failure, or OK.
 Status block_health(Block block);

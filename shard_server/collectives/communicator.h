@@ -9,6 +9,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -130,7 +131,8 @@ struct Options final {
   bool may_spin = false;               // waits spin for limits::kCollectiveSpinNs before they sleep
   int64_t timeout_ns = limits::kCollectiveTimeoutNs;  // forming the group, and each finish until set_deadline_ns
   const Clock* clock = nullptr;                       // of deadlines; none: the steady clock. Outlives the communicator
-  std::shared_ptr<LoopbackHub> hub;                   // loopback only: where the ranks of this process meet
+  const std::atomic<bool>* cancel = nullptr;  // while forming: set by another thread, it ends that with kUnavailable
+  std::shared_ptr<LoopbackHub> hub;           // loopback only: where the ranks of this process meet
 };
 
 /// Makes this rank's end; returns when all ranks have come, or with kDeadlineExceeded (a rank did not come in time),

@@ -47,7 +47,8 @@ Result<std::unique_ptr<Communicator>> make_loopback_communicator(const Options& 
   const BlockConfig config = block_config(options);
   ASSIGN_OR_RETURN(const Block block, options.hub->block(config));
   const Clock& clock = clock_of(options);
-  RETURN_IF_ERROR(attach_and_wait(block, config, options.rank, clock, clock.now_ns() + options.timeout_ns));
+  RETURN_IF_ERROR(
+      attach_and_wait(block, config, options.rank, clock, clock.now_ns() + options.timeout_ns, options.cancel));
   return std::unique_ptr<Communicator>(new BlockCommunicator(options, "loopback", options.hub, block));
 }
 

@@ -23,7 +23,7 @@ Result<Segment> make_segment(const std::string& name, const BlockConfig& config)
 
 // The others look until it is there. The header is looked at first: a group of other options has another size.
 Result<Segment> find_segment(const std::string& name, const BlockConfig& config, int rank, const Clock& clock,
-                             int64_t deadline_ns) {
+                             int64_t deadline_ns, const std::atomic<bool>* cancel) {
   while (true) {
     ASSIGN_OR_RETURN(std::optional<Segment> head, Segment::open(name, sizeof(BlockHeader)));
     const bool is_ready =
@@ -37,6 +37,7 @@ Result<Segment> find_segment(const std::string& name, const BlockConfig& config,
       ASSIGN_OR_RETURN(std::optional<Segment> whole, Segment::open(name, block_bytes(config)));
       if (whole.has_value()) return *std::move(whole);
     }
+    if (cancel != nullptr && *cancel) return Error{Errc::kUnavailable, "the group was given up while it formed", ""};
     if (clock.now_ns() >= deadline_ns) {
       remove_if_stale(name);
       return Error{Errc::kDeadlineExceeded, fmt::format("rank 0 did not make {} in time", name), ""};
@@ -53,11 +54,11 @@ Result<std::unique_ptr<Communicator>> make_shared_memory_communicator(const Opti
   const Clock& clock = clock_of(options);
   const int64_t deadline_ns = clock.now_ns() + options.timeout_ns;
   const std::string name = segment_name(options.name, options.epoch);
-  auto found =
-      options.rank == 0 ? make_segment(name, config) : find_segment(name, config, options.rank, clock, deadline_ns);
+  auto found = options.rank == 0 ? make_segment(name, config)
+                                 : find_segment(name, config, options.rank, clock, deadline_ns, options.cancel);
   ASSIGN_OR_RETURN(Segment segment, std::move(found));
   const Block block(segment.data());
-  const Status attached = attach_and_wait(block, config, options.rank, clock, deadline_ns);
+  const Status attached = attach_and_wait(block, config, options.rank, clock, deadline_ns, options.cancel);
   // Formed or not, nobody needs the name any more. Every rank takes it away: rank 0 may be dead by now.
   segment.unlink();
   RETURN_IF_ERROR(attached);

@@ -92,6 +92,7 @@ Status RankExecutor::form_communicator() {
   options.max_width = plan_.config.hidden_size;
   options.may_spin = options_.may_spin;
   options.clock = &clock_;
+  options.cancel = &leaving_;
   if (options_.hub_of != nullptr) options.hub = options_.hub_of(form_->bootstrap);
   ASSIGN_OR_RETURN(auto communicator, options_.communicator(options));
   const std::scoped_lock lock(mutex_);

@@ -13,6 +13,7 @@ RankWorker::~RankWorker() {
   {
     const std::scoped_lock lock(mutex_);
     stop_ = true;
+    executor_->set_leaving(true);
   }
   wake_.notify_one();
   executor_->abort("this rank is shutting down");
@@ -22,7 +23,10 @@ RankWorker::~RankWorker() {
 bool RankWorker::post(wire::Message command) {
   {
     const std::scoped_lock lock(mutex_);
-    if (std::holds_alternative<wire::Leave>(command)) commands_.clear();
+    if (std::holds_alternative<wire::Leave>(command)) {
+      commands_.clear();
+      executor_->set_leaving(true);
+    }
     if (commands_.size() >= static_cast<size_t>(limits::kMaxRankCommands)) return false;
     commands_.push_back(std::move(command));
   }
@@ -45,6 +49,7 @@ void RankWorker::run() {
       command = std::move(commands_.front());
       commands_.pop_front();
       running_ = true;
+      if (std::holds_alternative<wire::Leave>(command) && !stop_) executor_->set_leaving(false);
     }
     if (auto answer = executor_->execute(command)) answer_(*std::move(answer));
     const std::scoped_lock lock(mutex_);

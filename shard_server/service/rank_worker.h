@@ -2,6 +2,7 @@
 // bytes, so heartbeats go on while a step runs.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -57,6 +58,9 @@ class RankExecutor final {
   /// Ends whatever collective runs or comes, with an error. From any thread.
   void abort(const std::string& reason);
 
+  /// While true, forming a group ends at once with an error: it is already known that it will be left. From any thread.
+  void set_leaving(bool leaving) { leaving_ = leaving; }
+
   RankFigures figures() const;
 
  private:
@@ -75,6 +79,7 @@ class RankExecutor final {
   std::optional<wire::Form> form_;
   std::unique_ptr<Engine> engine_;
 
+  std::atomic<bool> leaving_ = false;
   mutable std::mutex mutex_;  // over what follows: abort() and figures() come from other threads
   std::shared_ptr<collectives::Communicator> communicator_;
   RankFigures figures_;

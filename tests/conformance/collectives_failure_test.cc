@@ -184,6 +184,25 @@ TEST_P(CollectivesFailure, GroupsOfDifferentOptionsDoNotForm) {
     EXPECT_FALSE(result.ok());
 }
 
+TEST_P(CollectivesFailure, FormingEndsWhenItIsGivenUp) {
+  if (options().world == 1) return;  // there is nobody to wait for
+  for (const int rank : {0, 1}) {
+    std::atomic<bool> cancel = false;
+    Options mine = options();
+    mine.rank = rank;
+    mine.cancel = &cancel;
+    mine.timeout_ns = 600 * kSecond;  // nobody else comes: only the flag can end it
+    std::thread later([&] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      cancel = true;
+    });
+    const auto made = make()(mine);
+    later.join();
+    ASSERT_FALSE(made.ok());
+    EXPECT_EQ(made.error().code, Errc::kUnavailable);
+  }
+}
+
 TEST_P(CollectivesFailure, BadOptionsAreRefused) {
   const std::vector<std::function<void(Options&)>> faults = {
       [](Options& o) { o.name = ""; },
