@@ -28,6 +28,7 @@ Result<bool> read_options(int argc, char** argv, Options& options) {
   auto& s = options.shard;
   settings.add("rank", s.rank, "this process among its group; 0 leads", 0, limits::kMaxWorld - 1);
   settings.add("world", s.world, "ranks of the group", 1, limits::kMaxWorld);
+  settings.add("host-ranks", s.host_ranks, "ranks of all groups on this host; 0: those of this group", 0, 4096);
   settings.add("group", s.group, "name of the group");
   settings.add("run-dir", s.run_dir, "folder for the group's sockets", true);
   settings.add("model", s.model_dir, "folder of the checkpoint", true);

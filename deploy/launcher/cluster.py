@@ -83,7 +83,8 @@ class Cluster:
         for group in groups:
             for rank in range(o.ranks):
                 command = [bin_dir / "krait-shard", *shared, "--group", group, "--rank", rank, "--world", o.ranks]
-                command += ["--dtype", o.dtype, "--threads", o.threads, "--metrics-port", next(ports)]
+                command += ["--host-ranks", o.ranks * o.groups, "--dtype", o.dtype, "--threads", o.threads]
+                command += ["--metrics-port", next(ports)]
                 command += ["--drain-seconds", SHARD_DRAIN_S]
                 command += _given(o, "served_model_name", "slots", "max_queue", "max_step_ms") + o.shard_arg
                 daemons.append(Daemon(command, self.run_dir, "shard", group, rank))

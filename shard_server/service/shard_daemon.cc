@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <utility>
 
@@ -22,7 +23,7 @@ namespace {
 
 constexpr std::string_view kRankPeerPrefix = "rank-";
 
-/// Of the memory that is free before loading, the part that states may take, divided among the ranks of this host.
+/// Of a rank's part of the memory that is free before loading, less its weights, what states may take.
 constexpr double kStateShare = 0.4;
 
 std::optional<uint32_t> rank_of_peer(std::string_view peer) {
@@ -32,6 +33,29 @@ std::optional<uint32_t> rank_of_peer(std::string_view peer) {
   const auto [end, error] = std::from_chars(peer.data(), peer.data() + peer.size(), rank);
   if (error != std::errc() || end != peer.data() + peer.size()) return std::nullopt;
   return rank;
+}
+
+/// What the rank's tensors will take, but for the embedding, which stays in the file.
+Result<int64_t> weight_bytes(const ModelPlan& plan, const RankOptions& rank) {
+  ASSIGN_OR_RETURN(const auto partition, make_partition(plan.config, rank.world));
+  int64_t elements = 0;
+  for (const BlockPlan& block : plan.blocks) {
+    if (block.kind == BlockKind::kEmbedding) continue;
+    for (const TensorSpec& spec : block.tensors) {
+      int64_t count = 1;
+      for (const int64_t extent : local_shape(spec, partition, rank.rank))
+        count *= extent;
+      elements += count;
+    }
+  }
+  return elements * dtype_bytes(rank.dtype);
+}
+
+/// Group names become names of sockets and segments.
+Status check_group_name(const std::string& name) {
+  const auto allowed = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '-' || c == '_'; };
+  if (!name.empty() && name.size() <= 24 && std::all_of(name.begin(), name.end(), allowed)) return {};
+  return Error{Errc::kInvalidArgument, "a group's name is 1 to 24 letters, digits, '-' and '_'", "group"};
 }
 
 }  // namespace
@@ -49,6 +73,7 @@ Status ShardDaemon::open() {
     return Error{Errc::kInvalidArgument,
                  fmt::format("rank {} does not exist among {} ranks", options_.rank, options_.world), "rank"};
   }
+  RETURN_IF_ERROR(check_group_name(options_.group));
   ASSIGN_OR_RETURN(checkpoint_, Checkpoint::open(options_.model_dir));
   ASSIGN_OR_RETURN(plan_, make_model_plan(checkpoint_->config()));
   RETURN_IF_ERROR(checkpoint_->check(plan_));
@@ -83,10 +108,12 @@ Status ShardDaemon::open() {
   rank.world = static_cast<int>(options_.world);
   rank.dtype = options_.dtype == "bf16" ? DType::kBF16 : DType::kF32;
   rank.threads = static_cast<int>(options_.threads);
-  rank.may_spin = options_.world * options_.threads + 1 <= allowed_cores();
+  const int64_t host_ranks = std::max(options_.host_ranks, options_.world);
+  rank.may_spin = host_ranks * options_.threads + 1 <= allowed_cores();
   rank.slots = static_cast<uint32_t>(options_.slots);
-  rank.state_memory_bytes =
-      static_cast<int64_t>(static_cast<double>(available_memory_bytes()) * kStateShare) / options_.world;
+  ASSIGN_OR_RETURN(const int64_t weights, weight_bytes(plan_, rank));
+  const int64_t left = std::max<int64_t>(0, available_memory_bytes() / host_ranks - weights);
+  rank.state_memory_bytes = static_cast<int64_t>(static_cast<double>(left) * kStateShare);
   rank.communicator = communicator;
   worker_ = std::make_unique<RankWorker>(std::make_unique<RankExecutor>(rank, checkpoint_, plan_, clock_),
                                          [this](wire::Message answer) {
@@ -240,7 +267,11 @@ Status ShardDaemon::run_rank(const std::atomic<int>& stop_requests) {
       // The leader drains, and says Leave when everything that is open has ended.
       drain_deadline_ns = now_ns + static_cast<int64_t>(options_.drain_seconds * 1e9);
     }
-    if (stop_requests > 1 || (stop_requests > 0 && (!formed || now_ns >= drain_deadline_ns))) return {};
+    if (stop_requests > 1 || (stop_requests > 0 && (!formed || now_ns >= drain_deadline_ns))) {
+      // The others need not wait until this rank's silence tells them.
+      if (formed) say(join_);
+      return {};
+    }
     if (now_ns - last_said_ns >= limits::kHeartbeatNs) {
       say(formed ? wire::Message(wire::Heartbeat{incarnation_}) : wire::Message(join_));
       shard_metrics_->observe_figures(worker_->figures(), join_.version, join_.fingerprint);

@@ -23,6 +23,7 @@ namespace krait::shard {
 struct ShardOptions final {
   int64_t rank = 0;
   int64_t world = 1;
+  int64_t host_ranks = 0;  // ranks of all groups on this host, for memory and spinning; at least world
   std::string group = "g0";
   std::string run_dir;  // where the group's sockets are
   std::string model_dir;
