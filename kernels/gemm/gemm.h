@@ -15,6 +15,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string_view>
 
 #include "kernels/device/stream.h"
 #include "kernels/gemm/packed_matrix.h"
@@ -37,6 +38,10 @@ struct GemmArgs final {
 
 /// Workspace for products of at most max_m rows: room for rounded activations in bf16, nothing in f32.
 int64_t gemm_workspace_bytes(int64_t max_m, int64_t k, DType dtype);
+
+/// "dot" where products of this path and type run on vdpbf16ps, which flushes sums below 2^-126 to zero, else "fma":
+/// part of what bits depend on.
+std::string_view gemm_arithmetic(CpuPath path, DType dtype);
 
 /// The product. Allocates nothing.
 void gemm(Stream& stream, const GemmArgs& args);

@@ -173,7 +173,8 @@ void split(Stream& stream, int64_t count, bool alone, FunctionRef<void(int64_t b
 #if defined(__x86_64__)
 /// Whether vdpbf16ps is worth its name. Intel's runs it at a quarter of the rate of plain multiply-adds (measured on
 /// Sapphire Rapids: 120 against 240 Gop/s a core), so that widening the weights first is 1.6 times as fast; AMD's at
-/// the full rate. The bits are the same, and the choice depends on the maker alone, never on a measurement.
+/// the full rate. The bits are the same for normal numbers (gemm_arithmetic), and the choice depends on the maker
+/// alone, never on a measurement.
 bool dot_is_fast() {
   return !__builtin_cpu_is("intel");
 }
@@ -196,6 +197,13 @@ const TileTable& tile_table(CpuPath path, DType dtype) {
   }
 #endif
   return f32 ? kPortableF32 : kPortableBf16;
+}
+
+std::string_view gemm_arithmetic([[maybe_unused]] CpuPath path, [[maybe_unused]] DType dtype) {
+#if defined(__x86_64__)
+  if (path == CpuPath::kAvx512Bf16 && dtype == DType::kBF16 && dot_is_fast()) return "dot";
+#endif
+  return "fma";
 }
 
 int64_t gemm_workspace_bytes(int64_t max_m, int64_t k, DType dtype) {

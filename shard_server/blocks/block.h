@@ -60,7 +60,6 @@ struct BlockContext final {
 struct BlockNeeds final {
   int64_t scratch_bytes = 0;
   int64_t gemm_workspace_bytes = 0;
-  int64_t reduce_width = 0;  // widest row that it sums over ranks
 };
 
 class Block {

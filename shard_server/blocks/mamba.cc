@@ -68,7 +68,6 @@ class MambaBlock final : public Block {
 
 BlockNeeds MambaBlock::needs(int64_t max_rows) const {
   BlockNeeds needs;
-  needs.reduce_width = std::max(hidden_, x_proj_width());
   needs.scratch_bytes = 2 * Scratch::bytes_of(max_rows * hidden_) + 3 * Scratch::bytes_of(max_rows * padded_) +
                         Scratch::bytes_of(max_rows * x_proj_width());
   for (const auto* matrix : {&w_.in_proj_x, &w_.x_proj, &w_.dt_proj, &w_.out_proj}) {

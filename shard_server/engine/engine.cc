@@ -20,7 +20,6 @@ BlockNeeds needs_of(const std::vector<std::unique_ptr<Block>>& blocks, const LmH
     const BlockNeeds needs = block->needs(max_rows);
     all.scratch_bytes = std::max(all.scratch_bytes, needs.scratch_bytes);
     all.gemm_workspace_bytes = std::max(all.gemm_workspace_bytes, needs.gemm_workspace_bytes);
-    all.reduce_width = std::max(all.reduce_width, needs.reduce_width);
   }
   return all;
 }
@@ -73,7 +72,6 @@ Status Engine::allocate(const EngineOptions& options) {
     max_rows_ = std::min(max_rows_, static_cast<uint32_t>(limits::kMaxStepRows));
   }
   const BlockNeeds needs = needs_of(blocks_, *head_, max_rows_);
-  reduce_width_ = needs.reduce_width;
   ASSIGN_OR_RETURN(std::byte * h, buffers_.allocate(max_rows_ * config_.hidden_size * 4));
   h_ = reinterpret_cast<float*>(h);
   ASSIGN_OR_RETURN(std::byte * scratch, buffers_.allocate(needs.scratch_bytes));
@@ -96,8 +94,21 @@ std::string Engine::numerics_id() const {
       digest.update(std::as_bytes(std::span(ranges)));
     partition = fmt::format("{}-{:08x}", partition_.world, static_cast<uint32_t>(digest.value()));
   }
-  return fmt::format("cpu-{}-{}-v{}-{}-{}", kernels::cpu_path_name(stream_->path()),
-                     dtype_ == DType::kBF16 ? "bf16" : "f32", kNumericsVersion, partition, fingerprint_.substr(0, 12));
+  return fmt::format("cpu-{}-{}-{}-v{}-{}-{}", kernels::cpu_path_name(stream_->path()),
+                     kernels::gemm_arithmetic(stream_->path(), dtype_), dtype_ == DType::kBF16 ? "bf16" : "f32",
+                     kNumericsVersion, partition, fingerprint_.substr(0, 12));
+}
+
+bool Engine::writes_a_slot_twice(const wire::Step& step) const {
+  std::vector<bool> written(records_.size(), false);
+  const auto again = [&](int32_t slot) {
+    if (slot < 0 || slot >= static_cast<int32_t>(written.size())) return false;
+    const bool was = written[static_cast<size_t>(slot)];
+    written[static_cast<size_t>(slot)] = true;
+    return was;
+  };
+  return std::any_of(step.runs.begin(), step.runs.end(), [&](const auto& run) { return again(run.out_slot); }) ||
+         std::any_of(step.taps.begin(), step.taps.end(), [&](const auto& tap) { return again(tap.slot); });
 }
 
 Status Engine::validate(const wire::Step& step) const {
@@ -125,6 +136,7 @@ Status Engine::validate(const wire::Step& step) const {
     rows += std::max<int64_t>(1, static_cast<int64_t>(run.tokens.size()));
   }
   if (rows == 0 || rows > max_rows_) return refuse(fmt::format("{} rows, at most {} fit", rows, max_rows_));
+  if (writes_a_slot_twice(step)) return refuse("two runs or taps write one slot");
   for (const auto& tap : step.taps) {
     if (tap.row < 0 || tap.row >= rows || tap.slot < 0 || tap.slot >= slots) return refuse("tap outside the batch");
   }
@@ -213,6 +225,12 @@ Result<wire::StepDone> Engine::step(const wire::Step& step, collectives::Communi
   done.rank = static_cast<uint32_t>(rank_);
   Digest digest;
   digest.update(std::as_bytes(std::span(&step.step, 1)));
+  // Ranks hold the same residual stream: the last row of each run stands for the rows before it, which its states
+  // carry.
+  for (const auto& run : runs_) {
+    const float* row = h_ + (run.row_begin + run.rows - 1) * config_.hidden_size;
+    digest.update(std::as_bytes(std::span(row, static_cast<size_t>(config_.hidden_size))));
+  }
   const int64_t sample_ns = clock.now_ns();
   choose_logit_rows(step, done);
   RETURN_IF_ERROR(sampler_->run(context, logit_rows_, digest));

@@ -42,8 +42,7 @@ class Engine final {
   static Result<std::unique_ptr<Engine>> load(std::shared_ptr<const Checkpoint> checkpoint, const ModelPlan& plan,
                                               const EngineOptions& options);
 
-  /// Widest row that a collective sums or gathers, and the rows of a step: what the communicator must carry.
-  int64_t reduce_width() const { return reduce_width_; }
+  /// Rows of a step that the buffers hold.
   uint32_t max_rows() const { return max_rows_; }
   uint32_t slots() const { return static_cast<uint32_t>(records_.size()); }
   int64_t weight_bytes() const { return weights_.bytes(); }
@@ -66,6 +65,7 @@ class Engine final {
  private:
   Engine() = default;
   Status validate(const wire::Step& step) const;
+  bool writes_a_slot_twice(const wire::Step& step) const;
   void lay_out(const wire::Step& step);
   void choose_logit_rows(const wire::Step& step, wire::StepDone& done);
   Status allocate(const EngineOptions& options);
@@ -85,7 +85,6 @@ class Engine final {
   std::unique_ptr<Sampler> sampler_;
   std::vector<SequenceRecord> records_;  // one a slot
   uint32_t max_rows_ = 0;
-  int64_t reduce_width_ = 0;
   int64_t nonfinite_weights_ = 0;
 
   // The current step's batch; capacity is kept from step to step.

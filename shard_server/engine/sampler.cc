@@ -14,8 +14,8 @@ using kernels::Candidate;
 
 constexpr int64_t kPass = limits::kLogitRowsPerPass;
 
-/// A rank without vocabulary offers this: everything comes before it.
-constexpr Candidate kNoCandidate{-std::numeric_limits<float>::infinity(), std::numeric_limits<int32_t>::max()};
+/// A rank without vocabulary offers this: everything comes before it, also the token of a row that is all NaN.
+constexpr Candidate kNoCandidate{std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<int32_t>::max()};
 
 /// Ids below this may be sampled.
 int64_t sampleable(const wire::SamplingParams& params, int64_t vocab_size) {
@@ -109,10 +109,11 @@ Status Sampler::exchange_candidates(const BlockContext& context, std::span<const
       if (count <= 0) continue;
       const float* logits = local_ + i * range.size();
       const auto offset = static_cast<int32_t>(range.begin);
-      candidate = params.temperature == 0 ? kernels::argmax_row(context.stream.path(), logits, count, offset)
-                                          : kernels::gumbel_argmax_row(context.stream.path(), logits, count, offset,
-                                                                       kernels::inverse_temperature(params.temperature),
-                                                                       row.sequence->noise_key(row.position));
+      candidate = kernels::is_greedy(params.temperature)
+                      ? kernels::argmax_row(context.stream.path(), logits, count, offset)
+                      : kernels::gumbel_argmax_row(context.stream.path(), logits, count, offset,
+                                                   kernels::inverse_temperature(params.temperature),
+                                                   row.sequence->noise_key(row.position));
     }
   });
   const auto bytes = static_cast<int64_t>(rows.size() * sizeof(Candidate));

@@ -43,7 +43,7 @@ void SequenceRecord::see(int32_t token, bool in_prompt) {
 
 bool SequenceRecord::samples_by_candidate(uint32_t position) const {
   const auto& p = params_;
-  const bool plain_draw = p.temperature == 0 || (p.top_p >= 1 && p.min_p <= 0 && p.top_k <= 0);
+  const bool plain_draw = kernels::is_greedy(p.temperature) || (p.top_p >= 1 && p.min_p <= 0 && p.top_k <= 0);
   return plain_draw && p.logprobs < 0 && !keeps_history_ && logit_bias_.empty() &&
          (may_stop(position) || p.stop_ids.empty());
 }
