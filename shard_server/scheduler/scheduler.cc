@@ -12,6 +12,9 @@ namespace {
 /// An upper bound of the wait that is worth telling a client who was refused.
 constexpr double kMostRetryAfterS = 60;
 
+/// A collective that takes this many times what a whole step usually takes is taken for lost.
+constexpr double kStepDeadlineFactor = 50;
+
 Error invalid(std::string message, std::string param) {
   return Error{Errc::kInvalidArgument, std::move(message), std::move(param)};
 }
@@ -139,7 +142,8 @@ std::optional<wire::Step> Scheduler::plan() {
   plan_prefills(step, record);
   if (step.runs.empty()) return std::nullopt;
   step.step = record.step = next_step_++;
-  step.deadline_ms = options_.step_deadline_ms;
+  step.deadline_ms =
+      options_.least_step_deadline_ms + static_cast<int64_t>(kStepDeadlineFactor * cost_.expected_ms(record.rows));
   in_flight_.push_back(std::move(record));
   return step;
 }

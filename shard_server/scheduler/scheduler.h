@@ -31,7 +31,7 @@ struct SchedulerOptions final {
   uint32_t max_queue = limits::kDefaultMaxQueue;
   double max_step_ms = 50;
   int64_t max_step_rows = limits::kMaxStepRows;
-  int64_t step_deadline_ms = 30'000;
+  int64_t least_step_deadline_ms = 10'000;  // of a step's collectives; longer where steps are long
 };
 
 struct Outgoing final {

@@ -16,6 +16,9 @@ class StepCost final {
   /// moves on, and at most `max_rows`.
   int64_t prefill_budget(int64_t decode_rows, double max_step_ms, int64_t max_rows) const;
 
+  /// What a step of that many rows should take.
+  double expected_ms(int64_t rows) const { return base_ms_ + static_cast<double>(rows) * row_ms_; }
+
   double base_ms() const { return base_ms_; }
   double row_ms() const { return row_ms_; }
 
