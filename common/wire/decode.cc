@@ -35,8 +35,8 @@ static void get(schema::SamplingParams::Reader from, SamplingParams& to) {
   to.top_k = from.getTopK();
   to.presence_penalty = finite("presence_penalty", from.getPresencePenalty());
   to.frequency_penalty = finite("frequency_penalty", from.getFrequencyPenalty());
-  to.repetition_penalty = finite("repetition_penalty", from.getRepetitionPenalty());
-  to.min_tokens = from.getMinTokens();
+  to.repetition_penalty = positive("repetition_penalty", from.getRepetitionPenalty());
+  to.min_tokens = in_range("min_tokens", from.getMinTokens(), 0, limits::kMaxSequenceTokens);
   to.seed = from.getSeed();
   to.vocab_limit = in_range("vocab_limit", from.getVocabLimit(), 0, limits::kMaxVocab);
   to.choice = from.getChoice();

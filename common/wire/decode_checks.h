@@ -38,6 +38,11 @@ T finite(std::string_view field, T value) {
   return value;
 }
 
+inline float positive(std::string_view field, float value) {
+  if (!(finite(field, value) > 0)) refuse(fmt::format("{} is not above zero", field));
+  return value;
+}
+
 inline int64_t not_negative(std::string_view field, int64_t value) {
   return in_range(field, value, 0, std::numeric_limits<int64_t>::max());
 }

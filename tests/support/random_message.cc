@@ -1,5 +1,7 @@
 #include "tests/support/random_message.h"
 
+#include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "common/base/limits.h"
@@ -77,10 +79,11 @@ class Filler final {
            vocab_limit, choice, logprobs, prompt_logprobs] = value;
     for (float* number : {&temperature, &top_p, &min_p, &presence, &frequency, &repetition})
       any(*number);
+    repetition = std::max(std::abs(repetition), std::numeric_limits<float>::min());
     any(top_k);
     structs(logit_bias, limits::kMaxLogitBias);
     tokens(stop_ids, limits::kMaxStopIds);
-    any(min_tokens);
+    number(min_tokens, 0, limits::kMaxSequenceTokens);
     any(seed);
     number(vocab_limit, 0, limits::kMaxVocab);
     any(choice);

@@ -26,7 +26,7 @@ void read_sizes(ConfigReader& reader, ModelConfig& config) {
   config.hidden_size = reader.integer("hidden_size", 1, limits::kMaxHidden);
   config.layers = reader.integer("num_hidden_layers", 1, limits::kMaxLayers);
   config.state_size = reader.integer("state_size", 1, limits::kMaxStateSize, 16);
-  config.conv_kernel = reader.integer("conv_kernel", 1, limits::kMaxConvKernel, 4);
+  config.conv_kernel = reader.integer("conv_kernel", 2, limits::kMaxConvKernel, 4);
   // expand is only how the trainer arrived at intermediate_size; where both stand, they may differ and the latter
   // holds.
   const int64_t expand = reader.integer("expand", 1, limits::kMaxHidden, 2);

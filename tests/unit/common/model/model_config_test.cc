@@ -144,8 +144,8 @@ INSTANTIATE_TEST_SUITE_P(
                       Refusal{"hidden_size", R"({"__float__": "Infinity"})"}, Refusal{"hidden_size", "[768]"},
                       Refusal{"num_hidden_layers", ""}, Refusal{"num_hidden_layers", "0"},
                       Refusal{"num_hidden_layers", "1025"}, Refusal{"state_size", "0"}, Refusal{"state_size", "1025"},
-                      Refusal{"conv_kernel", "0"}, Refusal{"conv_kernel", "9"}, Refusal{"expand", "0"},
-                      Refusal{"expand", "131072"}, Refusal{"intermediate_size", "0"},
+                      Refusal{"conv_kernel", "1"}, Refusal{"conv_kernel", "0"}, Refusal{"conv_kernel", "9"},
+                      Refusal{"expand", "0"}, Refusal{"expand", "131072"}, Refusal{"intermediate_size", "0"},
                       Refusal{"intermediate_size", "131073"}, Refusal{"time_step_rank", "0"},
                       Refusal{"time_step_rank", "\"automatic\""}, Refusal{"d_model", "769"}, Refusal{"n_layer", "1"},
                       Refusal{"d_inner", "\"1536\""}));
