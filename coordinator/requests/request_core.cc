@@ -247,6 +247,9 @@ void RequestCore::send_failed(size_t group, const wire::Message& message) {
     if (found == sequences_.end()) return;
     fail(found->second.request,
          Error{Errc::kUnavailable, fmt::format("group {} takes no messages", groups_[group].name), ""}, 1);
+  } else if (const auto* cancel = std::get_if<wire::Cancel>(&message)) {
+    // Unsaid, the sequence would hold its slot to its last token. A group that is lost forgets it by itself.
+    if (groups_[group].connected) groups_[group].unsent_cancels.push_back(*cancel);
   }
 }
 
@@ -254,6 +257,7 @@ void RequestCore::lose_group(size_t index, const std::string& why) {
   Group& group = groups_[index];
   group.connected = false;
   group.status.state = wire::GroupState::kWaiting;
+  group.unsent_cancels.clear();
   std::set<RequestId> lost;
   for (const uint64_t number : group.open)
     lost.insert(sequences_.at(number).request);
@@ -276,6 +280,10 @@ void RequestCore::tick() {
     if (groups_[group].connected && now_ns - groups_[group].last_heard_ns > limits::kPeerTimeoutNs) {
       lose_group(group, "its leader is silent");
     }
+  }
+  for (size_t group = 0; group < groups_.size(); ++group) {
+    for (const auto& cancel : std::exchange(groups_[group].unsent_cancels, {}))
+      send(group, cancel);
   }
   std::vector<RequestId> late;
   for (const auto& [id, request] : requests_) {

@@ -78,7 +78,8 @@ class RequestCore final {
     bool connected = false;
     int64_t last_heard_ns = 0;
     wire::Status status;
-    std::set<uint64_t> open;  // wire numbers of its sequences
+    std::set<uint64_t> open;                   // wire numbers of its sequences
+    std::vector<wire::Cancel> unsent_cancels;  // at most one a sequence that was open
   };
   struct Sequence final {
     RequestId request = 0;
