@@ -131,8 +131,10 @@ http::Handler Api::handler() {
   return [this](http::Request request, ResponderPtr responder) {
     registry_.counter(metrics::CounterId::kHttpReceivedBytes).add(static_cast<double>(request.body.size()));
     const ResponderPtr keep = responder;
+    const auto bytes = static_cast<int64_t>(request.body.size());
     const bool taken = executor_.post(
-        [this, request = std::move(request), responder = std::move(responder)] { dispatch(request, responder); });
+        [this, request = std::move(request), responder = std::move(responder)] { dispatch(request, responder); },
+        bytes);
     if (!taken) respond_error(*this, *keep, Error{Errc::kOverloaded, "too many requests wait to be read", ""}, 1);
   };
 }

@@ -172,6 +172,12 @@ Status check_amount(const CompletionRequest& request) {
           "prompt");
     }
   }
+  const int64_t entries = request.echo && request.logprobs ? tokens * (1 + *request.logprobs) : 0;
+  if (entries > limits::kMaxScoredEntries) {
+    return wrong(fmt::format("'echo', 'logprobs' and 'n' ask for {} logprobs in all; at most {} are given", entries,
+                             limits::kMaxScoredEntries),
+                 "logprobs");
+  }
   // Each choice is a sequence of its own with a prompt of its own.
   if (tokens > limits::kMaxRequestTokens) {
     return wrong(fmt::format("'prompt' and 'n' ask for {} prompt tokens in all; at most {} are taken", tokens,
@@ -243,6 +249,7 @@ Result<CompletionRequest> read_completion_request(std::string_view body, const M
   request.unknown_fields = fields.unknown();
   RETURN_IF_ERROR(read_stream_options(fields, request));
   request.n = static_cast<uint32_t>(fields.integer("n").value_or(1));
+  request.has_seed = fields.has("seed");
   request.echo = fields.boolean("echo").value_or(false);
   request.return_token_ids = fields.boolean("return_token_ids").value_or(false);
   auto& shared = request.shared;
@@ -265,9 +272,12 @@ Result<CompletionRequest> read_completion_request(std::string_view body, const M
 std::vector<requests::SequenceSpec> CompletionRequest::sequences() const {
   std::vector<requests::SequenceSpec> out;
   for (const Prompt& prompt : prompts) {
+    // Without a seed of the client's, two prompts must not share their chance, least of all two equal ones.
+    const uint64_t seed = has_seed ? shared.sampling.seed : random_u64();
     for (uint32_t choice = 0; choice < n; ++choice) {
       auto& spec = out.emplace_back(shared);
       spec.tokens = prompt.tokens;
+      spec.sampling.seed = seed;
       spec.sampling.choice = choice;
     }
   }

@@ -37,6 +37,7 @@ struct CompletionRequest final {
   bool echo = false;
   std::optional<int32_t> logprobs;
   bool return_token_ids = false;
+  bool has_seed = false;          // the client's own: then equal prompts give equal texts
   requests::SequenceSpec shared;  // of every sequence: everything but tokens and choice
   UnknownFields unknown_fields;   // accepted and ignored
 

@@ -7,7 +7,8 @@
 
 namespace krait::api {
 
-Executor::Executor(int threads, size_t max_waiting) : max_waiting_(max_waiting) {
+Executor::Executor(int threads, size_t max_waiting, int64_t max_waiting_bytes)
+    : max_waiting_(max_waiting), max_waiting_bytes_(max_waiting_bytes) {
   for (int i = 0; i < threads; ++i)
     threads_.emplace_back([this] { run(); });
 }
@@ -22,11 +23,14 @@ Executor::~Executor() {
     thread.join();
 }
 
-bool Executor::post(std::function<void()> work) {
+bool Executor::post(std::function<void()> work, int64_t bytes) {
   {
     const std::scoped_lock lock(mutex_);
-    if (work_.size() >= max_waiting_) return false;
-    work_.push_back(std::move(work));
+    // One large piece is taken when nothing else waits.
+    const bool too_large = !work_.empty() && waiting_bytes_ + bytes > max_waiting_bytes_;
+    if (work_.size() >= max_waiting_ || too_large) return false;
+    waiting_bytes_ += bytes;
+    work_.push_back({std::move(work), bytes});
   }
   wake_.notify_one();
   return true;
@@ -39,7 +43,8 @@ void Executor::run() {
       std::unique_lock lock(mutex_);
       wake_.wait(lock, [this] { return stop_ || !work_.empty(); });
       if (work_.empty()) return;
-      work = std::move(work_.front());
+      work = std::move(work_.front().work);
+      waiting_bytes_ -= work_.front().bytes;
       work_.pop_front();
     }
     try {
