@@ -37,10 +37,10 @@ inline constexpr double kMinShare = 1e-6;                 // speeds of ranks aga
 inline constexpr double kMaxShare = 1e6;
 
 // Requests.
-inline constexpr int64_t kMaxBodyBytes = 8 * kMiB;                // body of a request, by default
-inline constexpr int64_t kMaxHeaderBytes = 64 * kKiB;             // request line and headers together
-inline constexpr int64_t kMaxPromptTokens = int64_t{1} << 20;     // tokens of one prompt
-inline constexpr int64_t kMaxSequenceTokens = int64_t{1} << 24;   // prompt and generated tokens of one sequence
+inline constexpr int64_t kMaxBodyBytes = 8 * kMiB;               // body of a request, by default
+inline constexpr int64_t kMaxHeaderBytes = 64 * kKiB;            // request line and headers together
+inline constexpr int64_t kMaxPromptTokens = int64_t{1} << 20;    // tokens of one prompt
+inline constexpr int64_t kMaxSequenceTokens = int64_t{1} << 24;  // prompt and generated tokens of one sequence
 inline constexpr int64_t kMaxScoredEntries = 65'536 * 21;  // echoed positions of a request x (1 + their alternatives)
 inline constexpr int64_t kMaxGeneratedTokens = int64_t{1} << 20;  // max_tokens
 inline constexpr int64_t kMaxEchoLogprobTokens = 65'536;          // prompt tokens whose logprobs are returned
@@ -59,7 +59,7 @@ inline constexpr int kMaxJsonDepth = 64;
 inline constexpr int kMaxQuotedBytes = 160;                     // of what a client sent, in an error's message
 inline constexpr int kMaxNamedUnknownFields = 16;               // in the header that names them
 inline constexpr int64_t kMaxRequestTokens = int64_t{1} << 24;  // prompt tokens of all sequences of one request
-inline constexpr int64_t kMaxApiWorkBytes = 256 * kMiB;  // bodies of requests that wait to be read
+inline constexpr int64_t kMaxApiWorkBytes = 256 * kMiB;         // bodies of requests that wait to be read
 inline constexpr size_t kMaxApiWork = 1024;                     // requests that wait to be read and tokenized
 
 // Connections.
