@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <set>
 #include <thread>
 
 #include "common/base/clock.h"
@@ -26,6 +27,9 @@
 
 namespace krait {
 namespace {
+
+/// Time for answers that are complete to leave.
+constexpr int64_t kLastAnswersNs = 2 * kSecond;
 
 struct Options final {
   std::string host = "127.0.0.1";
@@ -69,12 +73,28 @@ Result<bool> read_options(int argc, char** argv, Options& options) {
   return settings.parse(argc, argv);
 }
 
-Result<api::ModelInfo> open_model(const Options& options) {
-  ASSIGN_OR_RETURN(const auto checkpoint, Checkpoint::open(options.model_dir));
-  const ModelConfig& config = checkpoint->config();
+/// What each option alone cannot know.
+Status check_options(const Options& options) {
+  std::set<std::string> names;
+  for (const auto& group : options.groups) {
+    if (group.empty() || group.find('/') != std::string::npos) {
+      return Error{Errc::kInvalidArgument, fmt::format("--group: '{}' is no name of a group", group), "group"};
+    }
+    if (!names.insert(group).second) {
+      return Error{Errc::kInvalidArgument, fmt::format("--group: '{}' stands twice", group), "group"};
+    }
+  }
+  return {};
+}
+
+Result<api::ModelInfo> open_model(const Options& options, const Checkpoint& checkpoint) {
+  const ModelConfig& config = checkpoint.config();
   api::ModelInfo model;
   model.name = options.served_model_name;
   if (model.name.empty()) model.name = model_name_of(options.model_dir);
+  if (std::cmp_greater(model.name.size(), limits::kMaxWireNameBytes)) {
+    return Error{Errc::kInvalidArgument, "--served-model-name: too long", "served-model-name"};
+  }
   model.vocab_size = config.vocab_size;
   model.eos_ids = config.eos_ids;
   const auto file = options.tokenizer.empty() ? std::filesystem::path(options.model_dir) / "tokenizer.json"
@@ -82,6 +102,10 @@ Result<api::ModelInfo> open_model(const Options& options) {
   std::error_code ignored;
   if (!options.tokenizer.empty() || std::filesystem::exists(file, ignored)) {
     ASSIGN_OR_RETURN(model.tokenizer, tokenizer::Tokenizer::load(file));
+    if (model.tokenizer->vocab_size() > model.vocab_size) {
+      log_warning("{} has {} tokens, but the model only {}: is it the model's own?", file.string(),
+                  model.tokenizer->vocab_size(), model.vocab_size);
+    }
   } else {
     log_warning("{} is not there: only token ids are served", file.string());
   }
@@ -93,7 +117,8 @@ Result<std::vector<std::string>> read_keys(const std::string& path) {
   if (path.empty()) return keys;
   std::ifstream file(path);
   for (std::string line; std::getline(file, line);) {
-    if (!line.empty() && line.back() == '\r') line.pop_back();
+    while (!line.empty() && std::string_view(" \t\r").find(line.back()) != std::string_view::npos)
+      line.pop_back();
     if (!line.empty() && line.front() != '#') keys.push_back(line);
   }
   if (!file.eof()) return Error{Errc::kIo, fmt::format("{} cannot be read", path), "api-key-file"};
@@ -107,7 +132,8 @@ void log_access(const http::AccessRecord& record) {
            record.request_id, record.peer, record.complete ? "" : " incomplete");
 }
 
-/// Until a stop is asked for, then until open requests have ended, the time is up, or a second stop comes.
+/// Until a stop is asked for, then until open requests have ended, the time is up, or a second stop comes. The API goes on
+/// answering meanwhile: /ready says 503, and new requests are told to go elsewhere.
 void serve_until_stopped(const Options& options, const std::atomic<int>& stop_requests, api::Api& api,
                          http::HttpServer& server, const std::function<void()>& every_tick) {
   constexpr auto kPoll = std::chrono::milliseconds(50);
@@ -115,16 +141,20 @@ void serve_until_stopped(const Options& options, const std::atomic<int>& stop_re
     every_tick();
     std::this_thread::sleep_for(kPoll);
   }
-  log_info("draining: {} requests are open", server.stats().open_requests);
+  log_info("draining: {} requests are open", api.cluster().open_requests());
   api.set_draining();
   api.cluster().refuse_new();
-  server.stop_accepting();
   const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(options.drain_seconds);
-  while (stop_requests < 2 && std::chrono::steady_clock::now() < end) {
+  do {
     every_tick();
-    if (server.drain(limits::kCoreTickNs)) return;
+    std::this_thread::sleep_for(kPoll);
+  } while (api.cluster().open_requests() > 0 && stop_requests < 2 && std::chrono::steady_clock::now() < end);
+  if (api.cluster().open_requests() > 0) {
+    log_warning("{} requests are cut off", api.cluster().open_requests());
+    api.cluster().fail_open(Error{Errc::kUnavailable, "the server is shutting down", ""});
   }
-  log_warning("{} requests are cut off", server.stats().open_requests);
+  server.stop_accepting();
+  server.drain(kLastAnswersNs);
 }
 
 Status serve(const Options& options) {
@@ -136,7 +166,8 @@ Status serve(const Options& options) {
   api::CoordinatorMetrics figures(registry);
 
   api::ApiOptions api_options;
-  ASSIGN_OR_RETURN(api_options.model, open_model(options));
+  ASSIGN_OR_RETURN(const auto checkpoint, Checkpoint::open(options.model_dir));
+  ASSIGN_OR_RETURN(api_options.model, open_model(options, *checkpoint));
   ASSIGN_OR_RETURN(api_options.api_keys, read_keys(options.api_key_file));
   api_options.strict_fields = options.strict_fields;
   api_options.request_timeout_ms = static_cast<int64_t>(options.request_timeout_s * 1e3);
@@ -149,6 +180,8 @@ Status serve(const Options& options) {
   core.groups = options.groups;
   for (const auto& group : options.groups)
     core.addresses.push_back(wire::leader_address(options.run_dir, group));
+  core.model = api_options.model.name;
+  core.fingerprint = checkpoint->fingerprint();
   core.tokenizer = api_options.model.tokenizer;
   core.default_timeout_ms = api_options.request_timeout_ms;
   ASSIGN_OR_RETURN(auto transport, transport::make_zmq_transport());
@@ -186,6 +219,10 @@ int run(int argc, char** argv) {
     return 2;
   }
   if (!*parsed) return 0;
+  if (const auto fits = check_options(options); !fits.ok()) {
+    std::fprintf(stderr, "krait-coordinator: %s\n", fits.error().message.c_str());
+    return 2;
+  }
   const auto status = serve(options);
   if (status.ok()) return 0;
   log_error("stopped: {}", to_string(status.error()));

@@ -1,6 +1,7 @@
 #include "common/base/settings.h"
 
 #include <CLI/CLI.hpp>
+#include <cmath>
 #include <cstdio>
 
 namespace krait {
@@ -28,7 +29,9 @@ void Settings::add(std::string_view name, std::string& target, std::string_view 
 }
 
 void Settings::add(std::string_view name, std::vector<std::string>& target, std::string_view help, bool required) {
-  parser_->app.add_option(fmt::format("--{}", name), target, std::string(help))->required(required);
+  parser_->app.add_option(fmt::format("--{}", name), target, std::string(help))
+      ->required(required)
+      ->allow_extra_args(false);  // one value each time: "--group g0 stray" is a mistake
 }
 
 void Settings::add(std::string_view name, int64_t& target, std::string_view help, int64_t least, int64_t most) {
@@ -40,7 +43,13 @@ void Settings::add(std::string_view name, int64_t& target, std::string_view help
 void Settings::add(std::string_view name, double& target, std::string_view help, double least, double most) {
   parser_->app.add_option(fmt::format("--{}", name), target, std::string(help))
       ->capture_default_str()
-      ->check(CLI::Range(least, most));
+      ->check(CLI::Range(least, most))
+      ->check([](const std::string& text) {
+        // No comparison with a NaN holds, so it passes every range.
+        double value = 0;
+        const bool finite = CLI::detail::lexical_cast(text, value) && std::isfinite(value);
+        return finite ? std::string() : fmt::format("{} is not a finite number", text);
+      });
 }
 
 void Settings::add_choice(std::string_view name, std::string& target, std::string_view help,
@@ -61,6 +70,12 @@ Result<bool> Settings::parse(int argc, const char* const* argv) {
   } catch (const CLI::Success& done) {
     parser_->app.exit(done);
     return false;
+  } catch (const CLI::ConfigError& error) {
+    // The library calls every file an INI file that it "was not able to parse", whatever is wrong with it.
+    constexpr std::string_view kUnknown = "INI was not able to parse ";
+    std::string what = error.what();
+    if (what.starts_with(kUnknown)) what = fmt::format("--config: unknown: {}", what.substr(kUnknown.size()));
+    return Error{Errc::kInvalidArgument, std::move(what), "config"};
   } catch (const CLI::ParseError& error) {
     return Error{Errc::kInvalidArgument, error.what(), ""};
   } catch (const std::exception& error) {

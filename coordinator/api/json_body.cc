@@ -54,6 +54,8 @@ class Watch final {
 }  // namespace
 
 Result<json> parse_body(std::string_view body) {
+  // The library takes this byte for the end of the text, whatever follows.
+  if (body.find('\0') != std::string_view::npos) return not_json("there is a NUL byte in it");
   Watch watch;
   try {
     json parsed = json::parse(
