@@ -132,8 +132,8 @@ void log_access(const http::AccessRecord& record) {
            record.request_id, record.peer, record.complete ? "" : " incomplete");
 }
 
-/// Until a stop is asked for, then until open requests have ended, the time is up, or a second stop comes. The API goes on
-/// answering meanwhile: /ready says 503, and new requests are told to go elsewhere.
+/// Until a stop is asked for, then until open requests have ended, the time is up, or a second stop comes. The API goes
+/// on answering meanwhile: /ready says 503, and new requests are told to go elsewhere.
 void serve_until_stopped(const Options& options, const std::atomic<int>& stop_requests, api::Api& api,
                          http::HttpServer& server, const std::function<void()>& every_tick) {
   constexpr auto kPoll = std::chrono::milliseconds(50);

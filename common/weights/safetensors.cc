@@ -42,7 +42,7 @@ Result<Mapping> map_descriptor(int fd, const std::string& path) {
 }
 
 Result<Mapping> map_file(const std::string& path) {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // a FIFO must not hang it
   if (fd < 0) return io_error(path, "cannot be opened");
   Result<Mapping> mapping = map_descriptor(fd, path);
   ::close(fd);

@@ -155,4 +155,8 @@ void ClusterClient::refuse_new() {
   loop_->post([](RequestCore& core) { core.drain(); });
 }
 
+void ClusterClient::fail_open(const Error& error) {
+  loop_->post([error](RequestCore& core) { core.fail_all(error); });
+}
+
 }  // namespace krait::requests

@@ -37,6 +37,9 @@ class ClusterClient final {
   /// Refuses new requests (kUnavailable) from now on; open ones go on.
   void refuse_new();
 
+  /// Ends every open request with an error of that code and text.
+  void fail_open(const Error& error);
+
  private:
   class Loop;
   explicit ClusterClient(std::unique_ptr<Loop> loop);

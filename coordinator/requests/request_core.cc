@@ -105,7 +105,18 @@ void RequestCore::from_group(size_t group, wire::Message message) {
   if (auto* rejected = std::get_if<wire::Rejected>(&message)) on(group, std::move(*rejected));
 }
 
+void RequestCore::check_model(wire::Status& status) const {
+  const bool named_so = options_.model.empty() || status.model == options_.model;
+  const bool holds_it = options_.fingerprint.empty() || status.fingerprint == options_.fingerprint;
+  if (named_so && holds_it) return;
+  // Its tokens would mean something else here than there.
+  status.state = wire::GroupState::kFailed;
+  status.detail = named_so ? "the group holds another checkpoint than this coordinator"
+                           : fmt::format("the group serves '{}', this coordinator '{}'", status.model, options_.model);
+}
+
 void RequestCore::on(size_t index, wire::Status status) {
+  check_model(status);
   Group& group = groups_[index];
   const bool restarted = group.status.incarnation != 0 && group.status.incarnation != status.incarnation;
   if (restarted) lose_group(index, "the group's leader restarted");
@@ -264,6 +275,11 @@ void RequestCore::lose_group(size_t index, const std::string& why) {
   for (const RequestId id : lost) {
     fail(id, Error{Errc::kUnavailable, fmt::format("group {} was lost: {}", group.name, why), ""}, 1);
   }
+}
+
+void RequestCore::fail_all(const Error& error) {
+  while (!requests_.empty())
+    fail(requests_.begin()->first, error);
 }
 
 void RequestCore::tick() {

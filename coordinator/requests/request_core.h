@@ -25,6 +25,8 @@ struct CoreOptions final {
   uint64_t incarnation = 0;                               // random
   std::vector<std::string> groups;                        // names
   std::vector<std::string> addresses;                     // of their leaders, one a group
+  std::string model;                                      // served name that groups must have; empty: any
+  std::string fingerprint;                                // of the checkpoint that groups must hold; empty: any
   std::shared_ptr<const tokenizer::Tokenizer> tokenizer;  // null: tokens have no text
   int64_t default_timeout_ms = 600'000;
 };
@@ -64,6 +66,8 @@ class RequestCore final {
   void send_failed(size_t group, const wire::Message& message);
   /// Heartbeats, timeouts, lost groups. Call at least every limits::kHeartbeatNs.
   void tick();
+  /// Ends every open request with `error`.
+  void fail_all(const Error& error);
   /// From now on new requests are refused.
   void drain() { draining_ = true; }
 
@@ -99,6 +103,7 @@ class RequestCore final {
     int64_t deadline_ns = 0;
   };
 
+  void check_model(wire::Status& status) const;
   void on(size_t group, wire::Status status);
   void on(size_t group, wire::Tokens tokens);
   void on(size_t group, wire::Finished finished);

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "common/base/check.h"
+#include "common/base/log.h"
 
 namespace krait::shard {
 
@@ -17,6 +18,12 @@ Result<SliceReader> WeightLoader::open(const TensorSpec& spec) const {
   ASSIGN_OR_RETURN(auto reader, checkpoint_.slice(spec, partition_, rank_));
   if (!reader) return Error{Errc::kCorrupt, fmt::format("tensor {} is missing", spec.stored_name()), spec.name};
   return *std::move(reader);
+}
+
+void WeightLoader::count_nonfinite(const TensorSpec& spec, const SliceReader& reader) {
+  if (reader.nonfinite() == 0) return;
+  log_warning("tensor {}: {} values are NaN or infinite", spec.stored_name(), reader.nonfinite());
+  nonfinite_ += reader.nonfinite();
 }
 
 Result<float*> WeightLoader::floats(int64_t count) {
@@ -40,7 +47,7 @@ Result<kernels::PackedMatrix> WeightLoader::matrix(const TensorSpec& spec, int l
     reader.read_row(first_row + i, row);
     kernels::pack_row(packed, i, row.data());
   }
-  nonfinite_ += reader.nonfinite();
+  count_nonfinite(spec, reader);
   return packed;
 }
 
@@ -53,7 +60,7 @@ Result<float*> WeightLoader::vector(const TensorSpec& spec, int64_t padded, int6
   std::vector<float> all(static_cast<size_t>(reader.row_elements()));
   reader.read_row(0, all);
   std::copy_n(all.begin() + first, count, out);
-  nonfinite_ += reader.nonfinite();
+  count_nonfinite(spec, reader);
   return out;
 }
 
@@ -61,7 +68,7 @@ Result<std::vector<float>> WeightLoader::values(const TensorSpec& spec) {
   ASSIGN_OR_RETURN(auto reader, open(spec));
   std::vector<float> out(static_cast<size_t>(reader.rows() * reader.row_elements()));
   reader.read_all(out);
-  nonfinite_ += reader.nonfinite();
+  count_nonfinite(spec, reader);
   return out;
 }
 

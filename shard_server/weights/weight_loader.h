@@ -45,6 +45,7 @@ class WeightLoader final {
 
  private:
   Result<SliceReader> open(const TensorSpec& spec) const;
+  void count_nonfinite(const TensorSpec& spec, const SliceReader& reader);
 
   const Checkpoint& checkpoint_;
   const Partition& partition_;
