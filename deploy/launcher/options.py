@@ -42,27 +42,37 @@ def _parser():
         metavar="DIR",
         help="folder with config.json and safetensors (default: the bundled demo model)",
     )
-    p.add_argument("--ranks", type=_between(1, MAX_RANKS), default=2, metavar="P", help="shard servers of a group")
-    p.add_argument("--groups", type=_between(1, MAX_GROUPS), default=1, metavar="G", help="replicas of the model")
+    p.add_argument("--ranks", type=_between(1, MAX_RANKS), default=2, metavar="P", help="shard servers of a group (default: %(default)s)")
+    p.add_argument("--groups", type=_between(1, MAX_GROUPS), default=1, metavar="G", help="replicas of the model (default: %(default)s)")
     p.add_argument(
         "--threads",
         type=_between(1, 256),
         metavar="T",
         help="threads of a shard server (default: the cores this process may use, divided among them)",
     )
-    p.add_argument("--dtype", choices=["f32", "bf16"], default="f32", help="type of the weights in memory")
-    p.add_argument("--host", default="127.0.0.1", help="address of the REST API")
-    p.add_argument("--port", type=_between(0, 65535), default=8000, metavar="N", help="0 picks every port")
+    p.add_argument("--dtype", choices=["f32", "bf16"], default="f32", help="type of the weights in memory (default: %(default)s)")
+    p.add_argument("--host", default="127.0.0.1", help="address of the REST API (default: %(default)s)")
+    p.add_argument(
+        "--port",
+        type=_between(0, 65535),
+        default=8000,
+        metavar="N",
+        help="of the REST API (default: %(default)s; metrics from 9100 on); 0 picks every port",
+    )
     p.add_argument("--metrics-host", metavar="HOST", help="address of the metrics (default: that of --host)")
-    p.add_argument("--served-model-name", metavar="NAME")
-    p.add_argument("--tokenizer", type=pathlib.Path, metavar="FILE")
-    p.add_argument("--api-key-file", type=pathlib.Path, metavar="FILE")
+    p.add_argument("--served-model-name", metavar="NAME", help="name that clients use (default: that of the folder)")
+    p.add_argument("--tokenizer", type=pathlib.Path, metavar="FILE", help="another tokenizer.json than the model's")
+    p.add_argument(
+        "--api-key-file", type=pathlib.Path, metavar="FILE", help="keys, one a line; without it none is asked for"
+    )
     p.add_argument(
         "--slots", type=_between(1, 4096), metavar="N", help="sequences in flight (default: sized to memory)"
     )
     p.add_argument("--max-queue", type=_between(1, 1 << 20), metavar="N", help="requests waiting at a group")
-    p.add_argument("--max-step-ms", type=_between(0.1, 60000, float), metavar="X")
-    p.add_argument("--request-timeout", type=_between(0.001, 86400, float), metavar="S")
+    p.add_argument(
+        "--max-step-ms", type=_between(0.1, 60000, float), metavar="X", help="time that prefill may fill a step up to"
+    )
+    p.add_argument("--request-timeout", type=_between(0.001, 86400, float), metavar="S", help="most that a request may take")
     p.add_argument(
         "--run-dir",
         type=pathlib.Path,

@@ -57,6 +57,7 @@ class Terminal:
 
 def _columns(stream):
     try:
-        return os.get_terminal_size(stream.fileno()).columns
+        # Some terminals say 0: they do not know.
+        return os.get_terminal_size(stream.fileno()).columns or 120
     except (OSError, ValueError):
         return 120

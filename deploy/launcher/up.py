@@ -74,6 +74,8 @@ def _serve(options, cluster, terminal, stop):
     terminal.say("ready", f"{options.groups} x {options.ranks} ranks, {options.threads} threads each, {options.dtype}")
     if options.command:
         return _run_command(options, cluster, terminal, stop)
+    if not sample.can_sample(options):
+        terminal.say("note", f"{options.model} has no tokenizer.json: only prompts of token ids are served")
     if not options.no_sample and sample.can_sample(options):
         with stop.interruptible():
             error = sample.show(options, cluster.coordinator.ready["port"], terminal.raw)
