@@ -110,11 +110,11 @@ TEST(Prompts, WithoutATokenizerAreIds) {
 
 TEST(Prompts, WhatIsAcceptedAtTheLimitsPassesTheWire) {
   const std::string stops = numbers_text(1, limits::kMaxStopTokens);
-  const auto request = read_ok(
-      body_of(R"("max_tokens":1048576,"min_tokens":1048576,"top_k":4194304,"logprobs":20,"temperature":100,"n":16,)"
-              R"("repetition_penalty":0.01,"seed":18446744073709551615,"stop_token_ids":[)" +
-                  stops + "]",
-              ids_text(static_cast<size_t>(limits::kMaxPromptTokens), "4103")));
+  const auto request = read_ok(body_of(
+      R"("max_tokens":1048576,"min_tokens":1048576,"top_k":4194304,"logprobs":20,"temperature":100,"n":16,)"
+      R"("repetition_penalty":0.01,"presence_penalty":-2,"frequency_penalty":2,"top_p":1e-30,"min_p":1,"seed":18446744073709551615,"stop_token_ids":[)" +
+          stops + "]",
+      ids_text(static_cast<size_t>(limits::kMaxPromptTokens), "4103")));
   auto sequence = request.sequences().back();
   wire::Submit submit;
   submit.model = request.model;
