@@ -156,6 +156,15 @@ TEST_F(LeaderServing, NothingOfTheOldCoordinatorReachesTheNewOne) {
   EXPECT_EQ(leader->status().running, 0u);
 }
 
+TEST_F(LeaderServing, ARefusalOfTheOldCoordinatorDoesNotReachTheNewOne) {
+  make(1);
+  hello("c", 1);
+  submit("c", 1);  // refused: nothing serves
+  hello("c", 2);
+  EXPECT_TRUE(said_to<wire::Rejected>("c").empty()) << "the new one may have a request of that number";
+  EXPECT_EQ(said_to<wire::Status>("c").size(), 1u);
+}
+
 TEST_F(LeaderServing, AHeartbeatOfAnotherIncarnationCountsAsARestart) {
   start(1);
   EXPECT_EQ(leader->status().running, 1u);
