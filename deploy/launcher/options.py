@@ -28,6 +28,36 @@ def _between(low, high, kind=int):
     return parse
 
 
+def _add_running(p):
+    """Options of the run itself: where, how long, what is passed on."""
+    p.add_argument(
+        "--run-dir",
+        type=pathlib.Path,
+        metavar="DIR",
+        help="sockets, logs and cluster.json; logs stay there (default: a new folder, removed at the end)",
+    )
+    p.add_argument("--build-dir", type=pathlib.Path, metavar="DIR", help="use the programs in DIR/bin, build nothing")
+    p.add_argument("--no-sample", action="store_true", help="do not show a sample completion")
+    p.add_argument(
+        "--ready-timeout",
+        type=_between(1, 86400, float),
+        default=600.0,
+        metavar="S",
+        help="give up when the cluster is not ready after S seconds",
+    )
+    p.add_argument(
+        "--grace",
+        type=_between(0, 3600, float),
+        default=15.0,
+        metavar="S",
+        help="time for open requests to finish when stopping",
+    )
+    p.add_argument(
+        "--coordinator-arg", action="append", default=[], metavar="ARG", help="passed on as it is; repeatable"
+    )
+    p.add_argument("--shard-arg", action="append", default=[], metavar="ARG", help="passed on as it is; repeatable")
+
+
 def _parser():
     p = argparse.ArgumentParser(
         prog="deploy/up",
@@ -73,32 +103,7 @@ def _parser():
         "--max-step-ms", type=_between(0.1, 60000, float), metavar="X", help="time that prefill may fill a step up to"
     )
     p.add_argument("--request-timeout", type=_between(0.001, 86400, float), metavar="S", help="most that a request may take")
-    p.add_argument(
-        "--run-dir",
-        type=pathlib.Path,
-        metavar="DIR",
-        help="sockets, logs and cluster.json; logs stay there (default: a new folder, removed at the end)",
-    )
-    p.add_argument("--build-dir", type=pathlib.Path, metavar="DIR", help="use the programs in DIR/bin, build nothing")
-    p.add_argument("--no-sample", action="store_true", help="do not show a sample completion")
-    p.add_argument(
-        "--ready-timeout",
-        type=_between(1, 86400, float),
-        default=600.0,
-        metavar="S",
-        help="give up when the cluster is not ready after S seconds",
-    )
-    p.add_argument(
-        "--grace",
-        type=_between(0, 3600, float),
-        default=15.0,
-        metavar="S",
-        help="time for open requests to finish when stopping",
-    )
-    p.add_argument(
-        "--coordinator-arg", action="append", default=[], metavar="ARG", help="passed on as it is; repeatable"
-    )
-    p.add_argument("--shard-arg", action="append", default=[], metavar="ARG", help="passed on as it is; repeatable")
+    _add_running(p)
     return p
 
 

@@ -14,8 +14,8 @@
 #include "common/metrics/registry.h"
 #include "common/transport/loopback_transport.h"
 #include "common/wire/codec.h"
-#include "completion_fixture.h"
 #include "coordinator/api/api.h"
+#include "tests/unit/coordinator/api/completion_fixture.h"
 
 namespace krait::api {
 

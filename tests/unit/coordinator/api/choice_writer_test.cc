@@ -1,8 +1,8 @@
 // Chunks of a sequence become a choice's JSON.
 #include "coordinator/api/choice_writer.h"
 
-#include "completion_fixture.h"
 #include "coordinator/api/json_body.h"
+#include "tests/unit/coordinator/api/completion_fixture.h"
 
 namespace krait::api {
 namespace {

@@ -1,5 +1,5 @@
 // Requests that go through the API to a leader played by the test, and what their clients see.
-#include "api_fixture.h"
+#include "tests/unit/coordinator/api/api_fixture.h"
 
 namespace krait::api {
 namespace {

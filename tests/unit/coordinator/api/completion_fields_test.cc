@@ -2,7 +2,7 @@
 #include <map>
 
 #include "common/base/limits.h"
-#include "completion_fixture.h"
+#include "tests/unit/coordinator/api/completion_fixture.h"
 
 namespace krait::api {
 namespace {

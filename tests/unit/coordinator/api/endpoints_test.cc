@@ -1,6 +1,6 @@
 // Paths, methods, keys, and the endpoints other than completions.
-#include "api_fixture.h"
 #include "coordinator/api/coordinator_metrics.h"
+#include "tests/unit/coordinator/api/api_fixture.h"
 
 namespace krait::api {
 namespace {

@@ -1,7 +1,7 @@
 // The four forms of a prompt, and how much one request may ask for.
 #include "common/base/limits.h"
 #include "common/wire/codec.h"
-#include "completion_fixture.h"
+#include "tests/unit/coordinator/api/completion_fixture.h"
 
 namespace krait::api {
 namespace {

@@ -5,7 +5,7 @@
 #include <thread>
 
 #include "coordinator/http/http_server.h"
-#include "server_fixture.h"
+#include "tests/unit/coordinator/http/server_fixture.h"
 
 namespace krait::http {
 namespace {

@@ -7,7 +7,7 @@
 #include <thread>
 
 #include "coordinator/http/sse.h"
-#include "server_fixture.h"
+#include "tests/unit/coordinator/http/server_fixture.h"
 
 namespace krait::http {
 namespace {

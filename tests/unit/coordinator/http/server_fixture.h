@@ -13,7 +13,7 @@
 
 #include "common/base/units.h"
 #include "coordinator/http/http_server.h"
-#include "test_client.h"
+#include "tests/unit/coordinator/http/test_client.h"
 
 namespace krait::http {
 
