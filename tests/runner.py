@@ -71,6 +71,11 @@ def finish_venv(process):
         raise Failure("the Python test packages cannot be installed:\n" + output[-3000:])
 
 
+def long_environment(options):
+    """With --long, tests that draw cases at random draw more of them."""
+    return dict(os.environ, KRAIT_TEST_LONG="1" if options.long else "")
+
+
 def run_unit(options):
     folder = REPORTS / "unit"
     shutil.rmtree(folder, ignore_errors=True)
@@ -78,7 +83,7 @@ def run_unit(options):
     command = ["ctest", "--preset", "release", f"-j{jobs()}", "--output-junit", str(folder / "ctest.xml")]
     command += [] if options.long else ["-LE", "^long$"]
     command += ["-R", options.k, "--no-tests=ignore"] if options.k else []
-    environment = dict(os.environ, GTEST_OUTPUT=f"xml:{folder}/gtest/", GTEST_COLOR="no")
+    environment = dict(long_environment(options), GTEST_OUTPUT=f"xml:{folder}/gtest/", GTEST_COLOR="no")
     code = subprocess.run(command, cwd=REPOSITORY, env=environment, check=False).returncode
     return count.of_ctest(folder / "ctest.xml", folder / "gtest").including_exit(code, "ctest")
 
@@ -111,8 +116,7 @@ def run_python(suite, options):
     ]
     command += ["-k", options.k] if options.k else []
     environment = dict(
-        os.environ,
-        KRAIT_TEST_LONG="1" if options.long else "",
+        long_environment(options),
         KRAIT_TEST_BUILD_DIR=os.environ.get("KRAIT_TEST_BUILD_DIR", str(PRESET_DIR)),
     )
     code = subprocess.run([str(word) for word in command], cwd=REPOSITORY, env=environment, check=False).returncode

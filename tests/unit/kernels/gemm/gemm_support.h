@@ -93,4 +93,20 @@ inline std::string first_difference(const float* found, const float* wanted, int
   return "";
 }
 
+/// A product of a model: its weights [n][k]; K is cut between ranks, and so in leaves, where channels are summed.
+struct Shape final {
+  const char* name;
+  int64_t n;
+  int64_t k;
+  int leaves;
+};
+
+/// Of mamba-130m and mamba-370m.
+inline constexpr Shape kModelShapes[] = {{"130m in_proj", 3072, 768, 1},  {"370m in_proj", 4096, 1024, 1},
+                                         {"130m x_proj", 80, 1536, 8},    {"370m x_proj", 96, 2048, 8},
+                                         {"130m dt_proj", 1536, 48, 1},   {"370m dt_proj", 2048, 64, 1},
+                                         {"130m out_proj", 768, 1536, 8}, {"370m out_proj", 1024, 2048, 8}};
+
+inline constexpr DType kDTypes[] = {DType::kF32, DType::kBF16};
+
 }  // namespace krait::kernels

@@ -8,21 +8,6 @@
 namespace krait::kernels {
 namespace {
 
-struct Shape final {
-  const char* name;
-  int64_t n;
-  int64_t k;
-  int leaves;
-};
-
-// Of mamba-130m and mamba-370m. K is cut between ranks, and so in leaves, where channels are summed.
-constexpr Shape kModelShapes[] = {{"130m in_proj", 3072, 768, 1},  {"370m in_proj", 4096, 1024, 1},
-                                  {"130m x_proj", 80, 1536, 8},    {"370m x_proj", 96, 2048, 8},
-                                  {"130m dt_proj", 1536, 48, 1},   {"370m dt_proj", 2048, 64, 1},
-                                  {"130m out_proj", 768, 1536, 8}, {"370m out_proj", 1024, 2048, 8}};
-
-constexpr DType kDTypes[] = {DType::kF32, DType::kBF16};
-
 /// Rows [row_begin, row_end) by the reference, in place within [m][n].
 std::vector<float> reference(const PackedMatrix& weights, const std::vector<float>& a, int64_t m, int64_t row_begin,
                              int64_t row_end) {
