@@ -71,9 +71,14 @@ def finish_venv(process):
         raise Failure("the Python test packages cannot be installed:\n" + output[-3000:])
 
 
-def long_environment(options):
-    """With --long, tests that draw cases at random draw more of them."""
-    return dict(os.environ, KRAIT_TEST_LONG="1" if options.long else "")
+def test_environment(options):
+    """Prometheus' tools are found; with --long, tests that draw cases at random draw more of them."""
+    tools = REPOSITORY / "build" / "tools" / "prometheus"
+    return dict(
+        os.environ,
+        PATH=f"{tools}{os.pathsep}{os.environ['PATH']}",
+        KRAIT_TEST_LONG="1" if options.long else "",
+    )
 
 
 def run_unit(options):
@@ -83,7 +88,7 @@ def run_unit(options):
     command = ["ctest", "--preset", "release", f"-j{jobs()}", "--output-junit", str(folder / "ctest.xml")]
     command += [] if options.long else ["-LE", "^long$"]
     command += ["-R", options.k, "--no-tests=ignore"] if options.k else []
-    environment = dict(long_environment(options), GTEST_OUTPUT=f"xml:{folder}/gtest/", GTEST_COLOR="no")
+    environment = dict(test_environment(options), GTEST_OUTPUT=f"xml:{folder}/gtest/", GTEST_COLOR="no")
     code = subprocess.run(command, cwd=REPOSITORY, env=environment, check=False).returncode
     return count.of_ctest(folder / "ctest.xml", folder / "gtest").including_exit(code, "ctest")
 
@@ -116,7 +121,7 @@ def run_python(suite, options):
     ]
     command += ["-k", options.k] if options.k else []
     environment = dict(
-        long_environment(options),
+        test_environment(options),
         KRAIT_TEST_BUILD_DIR=os.environ.get("KRAIT_TEST_BUILD_DIR", str(PRESET_DIR)),
     )
     code = subprocess.run([str(word) for word in command], cwd=REPOSITORY, env=environment, check=False).returncode
