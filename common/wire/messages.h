@@ -3,7 +3,7 @@
 //   coordinator -> leader   Hello, Heartbeat, Submit, Cancel, Drain
 //   leader -> coordinator   Status, Heartbeat, Accepted, Tokens, Finished, Rejected
 //   leader -> rank          Form, Load, Step, Leave, Heartbeat
-//   rank -> leader          Join, Ready, StepDone, Failed, Heartbeat
+//   rank -> leader          Join, Ready, StepDone, Failed, Drain (this rank will stop), Heartbeat
 #pragma once
 
 #include <cstdint>

@@ -18,8 +18,7 @@ from terminal import Failure
 FIRST_METRICS_PORT = 9100
 START_TIMEOUT_S = 60.0
 DRAIN_MARGIN_S = 2.0  # between the coordinator giving up its open requests and being killed
-SHARD_DRAIN_S = 3.0  # nobody is left to read what a shard still computes
-SHARD_GRACE_S = 5.0
+SHARD_GRACE_S = 5.0  # once the coordinator is gone, leaders end its requests by themselves
 MAX_READY_BYTES = 1 << 20
 
 
@@ -85,7 +84,7 @@ class Cluster:
                 command = [bin_dir / "krait-shard", *shared, "--group", group, "--rank", rank, "--world", o.ranks]
                 command += ["--host-ranks", o.ranks * o.groups, "--dtype", o.dtype, "--threads", o.threads]
                 command += ["--metrics-port", next(ports)]
-                command += ["--drain-seconds", SHARD_DRAIN_S]
+                command += ["--drain-seconds", o.grace]
                 command += _given(o, "served_model_name", "slots", "max_queue", "max_step_ms") + o.shard_arg
                 daemons.append(Daemon(command, self.run_dir, "shard", group, rank))
         return daemons

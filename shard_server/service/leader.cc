@@ -46,6 +46,8 @@ void Leader::from_rank(uint32_t rank, wire::Message message) {
   } else if (std::holds_alternative<wire::Heartbeat>(message) && !ranks_[rank].join) {
     // It thinks that it is in a group, of this leader's earlier self: only a rank that has left says Join again.
     to_ranks_.push_back({rank, wire::Leave{0, "the leader does not know this rank"}});
+  } else if (std::holds_alternative<wire::Drain>(message)) {
+    on_leaving(rank);
   } else if (const auto* failed = std::get_if<wire::Failed>(&message)) {
     // An old epoch's failure is old news.
     if (epoch_ != 0 && failed->epoch == epoch_)
@@ -86,6 +88,13 @@ void Leader::on_join(uint32_t rank, wire::Join join) {
   if (!ranks_[rank].join) log_info("rank {} has joined (pid {}, {})", rank, join.pid, join.path);
   ranks_[rank].join = std::move(join);
   form_if_complete();
+}
+
+void Leader::on_leaving(uint32_t rank) {
+  if (draining_ || leaving_ || scheduler_ == nullptr) return;  // nothing is open, or it ends anyway
+  leaving_ = fmt::format("rank {} is shutting down", rank);
+  scheduler_->drain();
+  set_state(wire::GroupState::kDraining, *leaving_);
 }
 
 void Leader::turn_away(uint32_t rank, const std::string& why) {
@@ -236,6 +245,7 @@ void Leader::give_up(const std::string& why) {
   log_error("group {} is given up: {}", options_.group, why);
   ++stats_.groups_lost;
   abort_ = why;
+  leaving_.reset();
   form_after_ns_ = clock_.now_ns() + limits::kReformDelayNs;
   end_group(why);
   // A group that drains has no need to form again.
@@ -302,6 +312,10 @@ void Leader::tick() {
   if (scheduler_ != nullptr) {
     scheduler_->expire();
     pump();
+    if (leaving_ && scheduler_->drained()) {
+      give_up(std::string(*leaving_));
+      return;
+    }
     const bool news = told_load_ != std::pair(scheduler_->running(), scheduler_->waiting());
     if (news && now_ns - last_status_ns_ >= limits::kStatusNs) tell_all_coordinators();
   }

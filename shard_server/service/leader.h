@@ -3,7 +3,8 @@
 //
 //   kWaiting --all ranks joined, alike--> kLoading --all ready--> kServing --drain()--> kDraining, for good
 //      ^----- a rank failed, fell silent or disagreed: ----------------'
-//             everything open ends with an error
+//      |      everything open ends with an error
+//      '----- a rank says that it will stop: kDraining until what is open has ended
 #pragma once
 
 #include <cstdint>
@@ -84,6 +85,7 @@ class Leader final {
   void on_ready(uint32_t rank, wire::Ready ready);
   void on_step_done(uint32_t rank, wire::StepDone done);
   std::optional<Error> mismatch(const wire::Join& join) const;
+  void on_leaving(uint32_t rank);
   void turn_away(uint32_t rank, const std::string& why);
   void form_if_complete();
   void form();
@@ -104,7 +106,8 @@ class Leader final {
   wire::GroupState state_ = wire::GroupState::kWaiting;
   std::string detail_ = "waiting for its ranks";
   bool draining_ = false;
-  int64_t form_after_ns_ = 0;  // a model that cannot be loaded is not tried in a tight loop
+  std::optional<std::string> leaving_;  // a rank will go: the group ends once what is open has ended
+  int64_t form_after_ns_ = 0;           // a model that cannot be loaded is not tried in a tight loop
   uint64_t epoch_ = 0;
   std::vector<Rank> ranks_;
   std::map<std::string, Coordinator> coordinators_;        // by peer name

@@ -265,6 +265,7 @@ Status ShardDaemon::run_rank(const std::atomic<int>& stop_requests) {
     }
     if (stop_requests > 0 && drain_deadline_ns == 0) {
       // The leader drains, and says Leave when everything that is open has ended.
+      if (formed) say(wire::Drain{});
       drain_deadline_ns = now_ns + static_cast<int64_t>(options_.drain_seconds * 1e9);
     }
     if (stop_requests > 1 || (stop_requests > 0 && (!formed || now_ns >= drain_deadline_ns))) {

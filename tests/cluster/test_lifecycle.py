@@ -99,6 +99,20 @@ def test_sigterm_drains(demo):
         assert "did not stop in time" not in up.said
 
 
+def test_sigterm_of_one_rank_lets_open_requests_end():
+    with Up("--grace", "60") as up:
+        up.wait_ready()
+        model = _model(up)
+        stream = Stream(up.url, prompt="Mr. Darcy", max_tokens=1500, temperature=0, ignore_eos=True)
+        assert stream.status == 200 and stream.read_event()["choices"]
+        subprocess.run(["kill", "-TERM", str(up.process_of("shard", 1)["pid"])], check=True)
+        wait_for(lambda: _refuses(up, model), "new requests to be refused")
+        events = stream.read_all()
+        assert events[-1] == "[DONE]" and not any("error" in event for event in events[:-1])
+        wait_for(lambda: not is_alive(up.process_of("shard", 1)["pid"]), "the rank to end")
+        assert get_json(up.url, "/ready")[0] == 503
+
+
 def _refuses(up, model):
     try:
         return post(up.url, "/v1/completions", {"model": model, "prompt": "x", "max_tokens": 1})[0] == 503

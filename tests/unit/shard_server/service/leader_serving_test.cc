@@ -282,5 +282,27 @@ TEST_F(LeaderServing, LeaveEndsWhatIsOpenAndLateAnswersDoNoHarm) {
   EXPECT_TRUE(leader->drained());
 }
 
+TEST_F(LeaderServing, ARankThatWillStopLetsWhatIsOpenEnd) {
+  start(2);
+  leader->from_rank(1, wire::Drain{});
+  EXPECT_EQ(leader->state(), wire::GroupState::kDraining);
+  submit("c", 2);
+  EXPECT_EQ(said_to<wire::Rejected>("c").size(), 1u) << "nothing new is taken";
+  for (size_t next = 0; next < steps().size() && open_sequences() > 0; ++next) {
+    leader->from_rank(0, done_of(steps()[next]));
+    leader->from_rank(1, done_of(steps()[next]));
+  }
+  leader->tick();
+  const auto finished = said_to<wire::Finished>("c");
+  ASSERT_EQ(finished.size(), 1u);
+  EXPECT_EQ(finished[0].reason, wire::FinishReason::kLength);
+  EXPECT_EQ(leader->state(), wire::GroupState::kWaiting) << "for the rank to come back";
+  EXPECT_EQ(said_to_rank<wire::Leave>(1).size(), 1u);
+  clock.advance(limits::kReformDelayNs);
+  leader->from_rank(0, join_of(0, 2));
+  leader->from_rank(1, join_of(1, 2));
+  EXPECT_EQ(leader->state(), wire::GroupState::kLoading);
+}
+
 }  // namespace
 }  // namespace krait::test
