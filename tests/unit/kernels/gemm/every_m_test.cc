@@ -38,15 +38,7 @@ std::vector<float> tree_sum(Stream& stream, const CutWeights& weights, const std
                   .column_end = end,
                   .workspace = workspace.span()});
   }
-  for (size_t width = sums.size(); width > 1; width /= 2) {
-    for (size_t i = 0; i < width / 2; ++i) {
-      auto& left = sums[2 * i];
-      for (size_t e = 0; e < left.size(); ++e)
-        left[e] += sums[2 * i + 1][e];
-      if (i > 0) sums[i] = left;
-    }
-  }
-  return sums[0];
+  return add_as_tree(std::move(sums));
 }
 
 class EveryMTest : public ::testing::TestWithParam<Shape> {};

@@ -83,6 +83,19 @@ inline std::vector<float> product(Stream& stream, const PackedMatrix& weights, c
   return out;
 }
 
+/// Ranks' results added as an all-reduce of an aligned partition adds them: ((r0 + r1) + (r2 + r3)) + ...
+inline std::vector<float> add_as_tree(std::vector<std::vector<float>> ranks) {
+  for (size_t width = ranks.size(); width > 1; width /= 2) {
+    for (size_t i = 0; i < width / 2; ++i) {
+      std::vector<float> sum = std::move(ranks[2 * i]);
+      for (size_t e = 0; e < sum.size(); ++e)
+        sum[e] += ranks[2 * i + 1][e];
+      ranks[i] = std::move(sum);
+    }
+  }
+  return std::move(ranks[0]);
+}
+
 /// The first place where bits differ, or an empty string.
 inline std::string first_difference(const float* found, const float* wanted, int64_t count) {
   for (int64_t i = 0; i < count; ++i) {

@@ -102,16 +102,8 @@ TEST_P(ModelShapeTest, EveryAlignedCutOfKGivesTheWhole) {
                       .workspace = workspace.span()});
         sums.push_back(std::move(out));
       }
-      for (int width = ranks; width > 1; width /= 2) {
-        for (int i = 0; i < width / 2; ++i) {
-          std::vector<float> sum(sums[static_cast<size_t>(2 * i)].size());
-          for (size_t e = 0; e < sum.size(); ++e) {
-            sum[e] = sums[static_cast<size_t>(2 * i)][e] + sums[static_cast<size_t>(2 * i + 1)][e];
-          }
-          sums[static_cast<size_t>(i)] = std::move(sum);
-        }
-      }
-      ASSERT_EQ(first_difference(sums[0].data(), wanted.data(), kRows * shape.n), "")
+      const std::vector<float> sum = add_as_tree(std::move(sums));
+      ASSERT_EQ(first_difference(sum.data(), wanted.data(), kRows * shape.n), "")
           << shape.name << " " << dtype_name(dtype) << " ranks " << ranks;
     }
   }
