@@ -51,6 +51,20 @@ struct Options final {
   int64_t watch_parent_pid = 0;
 };
 
+/// What each option alone cannot know.
+Status check_options(const Options& options) {
+  std::set<std::string> names;
+  for (const auto& group : options.groups) {
+    if (group.empty() || group.find('/') != std::string::npos) {
+      return Error{Errc::kInvalidArgument, fmt::format("--group: '{}' is no name of a group", group), "group"};
+    }
+    if (!names.insert(group).second) {
+      return Error{Errc::kInvalidArgument, fmt::format("--group: '{}' stands twice", group), "group"};
+    }
+  }
+  return {};
+}
+
 Result<bool> read_options(int argc, char** argv, Options& options) {
   Settings settings("krait-coordinator", "The REST API of a cluster.", version());
   settings.add("host", options.host, "address of the API");
@@ -70,21 +84,9 @@ Result<bool> read_options(int argc, char** argv, Options& options) {
   settings.add("drain-seconds", options.drain_seconds, "time for open requests to end after SIGTERM", 0, 86'400);
   settings.add("max-body-bytes", options.max_body_bytes, "largest request body", 1, limits::kMaxWireMessageBytes);
   settings.add("watch-parent-pid", options.watch_parent_pid, "stop when this parent process is gone", 0, INT32_MAX);
-  return settings.parse(argc, argv);
-}
-
-/// What each option alone cannot know.
-Status check_options(const Options& options) {
-  std::set<std::string> names;
-  for (const auto& group : options.groups) {
-    if (group.empty() || group.find('/') != std::string::npos) {
-      return Error{Errc::kInvalidArgument, fmt::format("--group: '{}' is no name of a group", group), "group"};
-    }
-    if (!names.insert(group).second) {
-      return Error{Errc::kInvalidArgument, fmt::format("--group: '{}' stands twice", group), "group"};
-    }
-  }
-  return {};
+  ASSIGN_OR_RETURN(const bool go_on, settings.parse(argc, argv));
+  if (go_on) RETURN_IF_ERROR(check_options(options));
+  return go_on;
 }
 
 Result<api::ModelInfo> open_model(const Options& options, const Checkpoint& checkpoint) {
@@ -213,20 +215,7 @@ Status serve(const Options& options) {
 
 int run(int argc, char** argv) {
   Options options;
-  const auto parsed = read_options(argc, argv, options);
-  if (!parsed.ok()) {
-    std::fprintf(stderr, "krait-coordinator: %s\n", parsed.error().message.c_str());
-    return 2;
-  }
-  if (!*parsed) return 0;
-  if (const auto fits = check_options(options); !fits.ok()) {
-    std::fprintf(stderr, "krait-coordinator: %s\n", fits.error().message.c_str());
-    return 2;
-  }
-  const auto status = serve(options);
-  if (status.ok()) return 0;
-  log_error("stopped: {}", to_string(status.error()));
-  return 1;
+  return run_program("krait-coordinator", read_options(argc, argv, options), [&] { return serve(options); });
 }
 
 }  // namespace

@@ -45,7 +45,7 @@ Result<bool> read_options(int argc, char** argv, Options& options) {
   return settings.parse(argc, argv);
 }
 
-Status serve(Options options) {
+Status serve(const Options& options) {
   init_log(fmt::format("shard {}/{}", options.shard.group, options.shard.rank), LogLevel::kInfo);
   std::atomic<int> stop_requests = 0;
   const StopWatch watch(options.watch_parent_pid, [&] { ++stop_requests; });
@@ -64,16 +64,7 @@ Status serve(Options options) {
 
 int run(int argc, char** argv) {
   Options options;
-  const auto parsed = read_options(argc, argv, options);
-  if (!parsed.ok()) {
-    std::fprintf(stderr, "krait-shard: %s\n", parsed.error().message.c_str());
-    return 2;
-  }
-  if (!*parsed) return 0;
-  const auto status = serve(options);
-  if (status.ok()) return 0;
-  log_error("stopped: {}", to_string(status.error()));
-  return 1;
+  return run_program("krait-shard", read_options(argc, argv, options), [&] { return serve(options); });
 }
 
 }  // namespace

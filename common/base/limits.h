@@ -101,6 +101,7 @@ inline constexpr int64_t kReformDelayNs = 1 * kSecond;  // from a group's loss t
 inline constexpr int kMaxCoordinators = 256;            // that one group serves
 
 // Scheduling.
+inline constexpr int64_t kMaxGroupNameBytes = 24;  // part of the names of sockets and segments
 inline constexpr int kMaxPlansInFlight = 2;
 inline constexpr int kMaxRankCommands = 64;  // commands that wait for one rank
 inline constexpr int kMaxSlots = 4096;

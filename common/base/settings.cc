@@ -4,6 +4,8 @@
 #include <cmath>
 #include <cstdio>
 
+#include "common/base/log.h"
+
 namespace krait {
 
 struct Settings::Parser final {
@@ -81,6 +83,18 @@ Result<bool> Settings::parse(int argc, const char* const* argv) {
   } catch (const std::exception& error) {
     return Error{Errc::kInvalidArgument, error.what(), "config"};
   }
+}
+
+int run_program(std::string_view program, const Result<bool>& parsed, const std::function<Status()>& serve) {
+  if (!parsed.ok()) {
+    fmt::print(stderr, "{}: {}\n", program, parsed.error().message);
+    return 2;
+  }
+  if (!*parsed) return 0;
+  const Status status = serve();
+  if (status.ok()) return 0;
+  log_error("stopped: {}", to_string(status.error()));
+  return 1;
 }
 
 }  // namespace krait

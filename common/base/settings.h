@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -35,5 +36,9 @@ class Settings final {
   struct Parser;
   std::unique_ptr<Parser> parser_;
 };
+
+/// The rest of main(): exit code 2 and a line on standard error where the settings were wrong, 0 where --help or
+/// --version was all, else what `serve` ends with: 0, or 1 and a last log line.
+int run_program(std::string_view program, const Result<bool>& parsed, const std::function<Status()>& serve);
 
 }  // namespace krait

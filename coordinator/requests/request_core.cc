@@ -27,8 +27,8 @@ std::vector<GroupMessage> RequestCore::take_outgoing() {
 std::vector<GroupSnapshot> RequestCore::groups() const {
   std::vector<GroupSnapshot> snapshots;
   for (const Group& group : groups_) {
-    const bool serving = group.connected && group.status.state == wire::GroupState::kServing;
-    snapshots.push_back({group.name, group.connected, serving, group.status, static_cast<uint32_t>(group.open.size())});
+    snapshots.push_back(
+        {group.name, group.connected, group.serves(), group.status, static_cast<uint32_t>(group.open.size())});
   }
   return snapshots;
 }
@@ -36,8 +36,7 @@ std::vector<GroupSnapshot> RequestCore::groups() const {
 Result<size_t> RequestCore::choose_group(const std::string& model) const {
   std::vector<routing::Candidate> candidates;
   for (const Group& group : groups_) {
-    const bool serving = group.connected && group.status.state == wire::GroupState::kServing;
-    candidates.push_back({group.status.model, serving, group.status.backlog_seconds, group.open.size()});
+    candidates.push_back({group.status.model, group.serves(), group.status.backlog_seconds, group.open.size()});
   }
   return routing::choose_group(candidates, model);
 }

@@ -84,6 +84,8 @@ class RequestCore final {
     wire::Status status;
     std::set<uint64_t> open;                   // wire numbers of its sequences
     std::vector<wire::Cancel> unsent_cancels;  // at most one a sequence that was open
+
+    bool serves() const { return connected && status.state == wire::GroupState::kServing; }
   };
   struct Sequence final {
     RequestId request = 0;

@@ -43,7 +43,7 @@ int64_t Sampler::memory_bytes(const LmHead& head) {
 
 bool Sampler::by_candidate(const LogitRow& row) const {
   if (row.score != nullptr || tap_) return false;
-  return row.sample == nullptr || row.sequence->done() || row.sequence->samples_by_candidate(row.position);
+  return row.sequence->done() || row.sequence->samples_by_candidate(row.position);
 }
 
 Status Sampler::run(const BlockContext& context, std::span<const LogitRow> rows, Digest& digest) {
@@ -103,7 +103,7 @@ Status Sampler::exchange_candidates(const BlockContext& context, std::span<const
       const LogitRow& row = *rows[static_cast<size_t>(i)];
       auto& candidate = candidates_[static_cast<size_t>(i)];
       candidate = kNoCandidate;
-      if (row.sample == nullptr || row.sequence->done()) continue;
+      if (row.sequence->done()) continue;
       const auto& params = row.sequence->params();
       const int64_t count = std::min(sampleable(params, head_.vocab_size()), range.end) - range.begin;
       if (count <= 0) continue;
@@ -119,7 +119,6 @@ Status Sampler::exchange_candidates(const BlockContext& context, std::span<const
   const auto bytes = static_cast<int64_t>(rows.size() * sizeof(Candidate));
   RETURN_IF_ERROR(context.communicator.all_gather(bytes, candidates_.data(), all_candidates_.data()));
   for (size_t i = 0; i < rows.size(); ++i) {
-    if (rows[i]->sample == nullptr) continue;
     if (rows[i]->sequence->done()) {
       rows[i]->sample->done = true;
       continue;

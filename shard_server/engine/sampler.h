@@ -16,14 +16,16 @@
 
 namespace krait::shard {
 
-/// One row whose logits are wanted. `position` is that of the token that the logits predict.
+/// One row whose logits are wanted, for a sample or for a score, never both. `position` is that of the token that the
+/// logits predict.
 struct LogitRow final {
   int32_t row = 0;  // of the flat batch
   uint32_t position = 0;
-  SequenceRecord* sequence = nullptr;  // sampling state; null for prompt scoring alone
-  wire::RowSample* sample = nullptr;   // where the sampled token goes; null: none is wanted
-  wire::TokenInfo* score = nullptr;    // prompt scoring: token is set, logprob and top are to be filled
-  int32_t top = 0;                     // alternatives that `score` wants
+  SequenceRecord* sequence = nullptr;  // sampling state; null for a score
+  wire::RowSample* sample = nullptr;   // where the sampled token goes; null for a score
+  wire::TokenInfo* score =
+      nullptr;      // prompt scoring: token is set, logprob and top are to be filled; null for a sample
+  int32_t top = 0;  // alternatives that `score` wants
 };
 
 /// Sees each full row of logits before sampling changes it. For tests.

@@ -26,6 +26,10 @@ constexpr std::string_view kRankPeerPrefix = "rank-";
 /// Of a rank's part of the memory that is free before loading, less its weights, what states may take.
 constexpr double kStateShare = 0.4;
 
+std::string peer_of_rank(int64_t rank) {
+  return fmt::format("{}{}", kRankPeerPrefix, rank);
+}
+
 std::optional<uint32_t> rank_of_peer(std::string_view peer) {
   if (!peer.starts_with(kRankPeerPrefix)) return std::nullopt;
   peer.remove_prefix(kRankPeerPrefix.size());
@@ -54,8 +58,12 @@ Result<int64_t> weight_bytes(const ModelPlan& plan, const RankOptions& rank) {
 /// Group names become names of sockets and segments.
 Status check_group_name(const std::string& name) {
   const auto allowed = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '-' || c == '_'; };
-  if (!name.empty() && name.size() <= 24 && std::all_of(name.begin(), name.end(), allowed)) return {};
-  return Error{Errc::kInvalidArgument, "a group's name is 1 to 24 letters, digits, '-' and '_'", "group"};
+  if (!name.empty() && std::cmp_less_equal(name.size(), limits::kMaxGroupNameBytes) &&
+      std::all_of(name.begin(), name.end(), allowed))
+    return {};
+  return Error{Errc::kInvalidArgument,
+               fmt::format("a group's name is 1 to {} letters, digits, '-' and '_'", limits::kMaxGroupNameBytes),
+               "group"};
 }
 
 }  // namespace
@@ -100,7 +108,7 @@ Status ShardDaemon::open() {
     ASSIGN_OR_RETURN(ranks_endpoint_, transport_->bind(ranks));
     ASSIGN_OR_RETURN(coordinators_endpoint_, transport_->bind(wire::leader_address(options_.run_dir, options_.group)));
   } else {
-    ASSIGN_OR_RETURN(ranks_endpoint_, transport_->connect(ranks, fmt::format("{}{}", kRankPeerPrefix, options_.rank)));
+    ASSIGN_OR_RETURN(ranks_endpoint_, transport_->connect(ranks, peer_of_rank(options_.rank)));
   }
   ASSIGN_OR_RETURN(const auto communicator, collectives::find_collective(options_.collectives));
   RankOptions rank;
@@ -153,8 +161,7 @@ void ShardDaemon::deliver_from_leader(Leader& leader) {
   for (auto& out : leader.take_rank_messages()) {
     if (out.rank != 0) {
       // A rank that cannot be reached is found by its silence.
-      const auto sent =
-          transport_->send(ranks_endpoint_, fmt::format("{}{}", kRankPeerPrefix, out.rank), wire::encode(out.message));
+      const auto sent = transport_->send(ranks_endpoint_, peer_of_rank(out.rank), wire::encode(out.message));
       if (!sent.ok() && !std::holds_alternative<wire::Heartbeat>(out.message)) {
         log_warning("rank {} could not be told: {}", out.rank, to_string(sent.error()));
       }
@@ -190,9 +197,9 @@ Status ShardDaemon::run_leader(const std::atomic<int>& stop_requests) {
   int64_t next_metrics_ns = 0;
   while (true) {
     transport_->wait(limits::kCoreTickNs);
-    // This thread is alive, and so is the rank that it speaks for.
-    leader.from_rank(0, wire::Heartbeat{incarnation_});
-    if (leader.state() == wire::GroupState::kWaiting) leader.from_rank(0, join_);
+    // This thread is alive, and so is the rank that it speaks for, which says what the other ranks say.
+    const bool waiting = leader.state() == wire::GroupState::kWaiting;
+    leader.from_rank(0, waiting ? wire::Message(join_) : wire::Heartbeat{incarnation_});
     for (auto& answer : take_answers()) {
       if (const auto* done = std::get_if<wire::StepDone>(&answer)) shard_metrics_->observe_done(*done);
       leader.from_rank(0, std::move(answer));
