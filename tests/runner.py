@@ -12,14 +12,11 @@ REPOSITORY = pathlib.Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(REPOSITORY / "deploy" / "launcher"), str(REPOSITORY / "tests")]
 
 import count  # noqa: E402
-from build import PRESET_DIR, build, jobs  # noqa: E402
 from stop import Stop, StopRequested  # noqa: E402
+from suites import SUITES, VENV  # noqa: E402
 from terminal import Failure, Terminal  # noqa: E402
 
-VENV = REPOSITORY / "build" / "venv"
 REQUIREMENTS = REPOSITORY / "tests" / "requirements.txt"
-REPORTS = PRESET_DIR / "reports"
-PYTHON_SUITES = ("lint", "launcher", "cluster")
 
 
 def parse(arguments):
@@ -27,7 +24,8 @@ def parse(arguments):
         prog="tests/run", allow_abbrev=False, description="Build everything and run every test."
     )
     p.add_argument("--long", action="store_true", help="also what takes longer")
-    p.add_argument("--only", action="append", choices=["unit", *PYTHON_SUITES], help="these suites only; repeatable")
+    names = [suite.name for suite in SUITES]
+    p.add_argument("--only", action="append", choices=names, help="these suites only; repeatable")
     p.add_argument("-k", metavar="WORDS", help="Python tests that match, as pytest's -k; C++ tests, as ctest's -R")
     return p.parse_args(arguments)
 
@@ -71,73 +69,35 @@ def finish_venv(process):
         raise Failure("the Python test packages cannot be installed:\n" + output[-3000:])
 
 
-def test_environment(options):
-    """Prometheus' tools are found; with --long, tests that draw cases at random draw more of them."""
-    tools = REPOSITORY / "build" / "tools" / "prometheus"
-    return dict(
-        os.environ,
-        PATH=f"{tools}{os.pathsep}{os.environ['PATH']}",
-        KRAIT_TEST_LONG="1" if options.long else "",
-    )
+def chosen(options):
+    if options.only:
+        return [suite for suite in SUITES if suite.name in options.only]
+    return [suite for suite in SUITES if options.long or not suite.only_long]
 
 
-def run_unit(options):
-    folder = REPORTS / "unit"
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
-    command = ["ctest", "--preset", "release", f"-j{jobs()}", "--output-junit", str(folder / "ctest.xml")]
-    command += [] if options.long else ["-LE", "^long$"]
-    command += ["-R", options.k, "--no-tests=ignore"] if options.k else []
-    environment = dict(test_environment(options), GTEST_OUTPUT=f"xml:{folder}/gtest/", GTEST_COLOR="no")
-    code = subprocess.run(command, cwd=REPOSITORY, env=environment, check=False).returncode
-    return count.of_ctest(folder / "ctest.xml", folder / "gtest").including_exit(code, "ctest")
+class Builds:
+    """Builds what suites need, each thing once."""
+
+    def __init__(self, stages, terminal, stop):
+        self._stages, self._terminal, self._stop = stages, terminal, stop
+        self._done = {None}
+
+    def run(self, wanted):
+        if wanted not in self._done:
+            self._done.add(wanted)
+            self._stages.run(f"build {wanted.preset}", lambda: wanted.run(self._terminal, self._stop))
 
 
-def run_python(suite, options):
-    report = REPORTS / f"{suite}.xml"
-    report.parent.mkdir(parents=True, exist_ok=True)
-    report.unlink(missing_ok=True)
-    folder = REPOSITORY / "tests" / ("lint" if suite == "lint" else "cluster")
-    # The launcher's tests need no built daemons and tell of faults that would drown in the cluster's.
-    files = {"lint": [folder], "launcher": [folder / "test_launcher.py"]}.get(
-        suite, sorted(set(folder.glob("test_*.py")) - {folder / "test_launcher.py"})
-    )
-    command = [
-        VENV / "bin" / "python",
-        "-X",
-        "utf8",
-        "-B",
-        "-m",
-        "pytest",
-        "-q",
-        "-p",
-        "no:cacheprovider",
-        "-ra",
-        "--durations=5",
-        "--rootdir",
-        REPOSITORY / "tests",
-        f"--junitxml={report}",
-        *files,
-    ]
-    command += ["-k", options.k] if options.k else []
-    environment = dict(
-        test_environment(options),
-        KRAIT_TEST_BUILD_DIR=os.environ.get("KRAIT_TEST_BUILD_DIR", str(PRESET_DIR)),
-    )
-    code = subprocess.run([str(word) for word in command], cwd=REPOSITORY, env=environment, check=False).returncode
-    return count.of_pytest(report).including_exit(code if code != 5 or not options.k else 0, f"pytest {suite}")
-
-
-def run_suites(options, stages, terminal, stop):
+def run_suites(suites, options, stages, terminal, stop, builds):
     total = count.Count()
-    for suite in options.only or ("lint", "unit", "launcher", "cluster"):
+    for suite in suites:
         stop.check()
-        work = (lambda: run_unit(options)) if suite == "unit" else (lambda s=suite: run_python(s, options))
-        found = stages.run(suite, work)
+        builds.run(suite.build)
+        found = stages.run(suite.name, lambda made=suite: made.run(options))
         if not options.k and found.passed + found.failed == 0:
             found.failed += 1
-            found.notes.append(f"{suite}: no test ran")
-        terminal.say(suite, str(found))
+            found.notes.append(f"{suite.name}: no test ran")
+        terminal.say(suite.name, str(found))
         total = total + found
     return total
 
@@ -147,12 +107,14 @@ def main(arguments):
     terminal = Terminal(sys.stdout)
     stop = Stop()
     stages = Stages(terminal)
+    suites, builds = chosen(options), Builds(stages, terminal, stop)
     venv = start_venv()
     total = count.Count()
     try:
-        stages.run("build", lambda: build(terminal, stop, targets=()))
+        # The first build before the first suite, whichever needs it: meanwhile the virtual environment is made.
+        builds.run(next((suite.build for suite in suites if suite.build), None))
         stages.run("venv", lambda: finish_venv(venv))
-        total = run_suites(options, stages, terminal, stop)
+        total = run_suites(suites, options, stages, terminal, stop, builds)
     except Failure as failure:
         terminal.say("failed", str(failure))
         total.failed += 1

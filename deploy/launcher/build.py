@@ -1,4 +1,4 @@
-"""Configure and build the preset `release`. ninja decides what is out of date; when nothing is, this takes a moment."""
+"""Configure and build a preset, `release` unless told otherwise. ninja decides what is out of date; when nothing is, this takes a moment."""
 
 import fcntl
 import os
@@ -9,7 +9,6 @@ import subprocess
 from options import REPOSITORY
 from terminal import Failure
 
-PRESET_DIR = REPOSITORY / "build" / "release"
 PROGRAMS = ("krait-coordinator", "krait-shard")
 BYTES_PER_JOB = 1536 << 20  # g++ on the heaviest files
 _STEP = re.compile(r"^\[(\d+)/(\d+)\] ?(.*)$")
@@ -22,22 +21,29 @@ def jobs():
     return max(1, min(len(os.sched_getaffinity(0)), available // BYTES_PER_JOB))
 
 
-def needs_configure():
-    cache, presets = PRESET_DIR / "CMakeCache.txt", REPOSITORY / "CMakePresets.json"
-    if not (PRESET_DIR / "build.ninja").exists() or not cache.exists():
+def preset_dir(preset):
+    return REPOSITORY / "build" / preset
+
+
+def needs_configure(folder):
+    cache, presets = folder / "CMakeCache.txt", REPOSITORY / "CMakePresets.json"
+    if not (folder / "build.ninja").exists() or not cache.exists():
         return True
     return presets.stat().st_mtime > cache.stat().st_mtime
 
 
-def build(terminal, stop, targets=PROGRAMS):
-    """Builds `targets` (empty: all). Raises Failure with the compiler's words."""
-    PRESET_DIR.mkdir(parents=True, exist_ok=True)
-    with open(PRESET_DIR / ".launcher-lock", "w", encoding="ascii") as lock:
+def build(terminal, stop, targets=PROGRAMS, preset="release"):
+    """Builds `targets`: names, empty for all, or a function that names them once the folder is configured. Raises Failure
+    with the compiler's words."""
+    folder = preset_dir(preset)
+    folder.mkdir(parents=True, exist_ok=True)
+    with open(folder / ".launcher-lock", "w", encoding="ascii") as lock:
         _wait_for(lock, terminal, stop)
-        if needs_configure():
-            _run(["cmake", "--preset", "release"], "configure", terminal, stop)
-            os.utime(PRESET_DIR / "CMakeCache.txt")
-        _run(["ninja", "-C", str(PRESET_DIR), f"-j{jobs()}", *targets], "build", terminal, stop)
+        if needs_configure(folder):
+            _run(["cmake", "--preset", preset], "configure", terminal, stop)
+            os.utime(folder / "CMakeCache.txt")
+        names = targets() if callable(targets) else targets
+        _run(["ninja", "-C", str(folder), f"-j{jobs()}", *names], "build", terminal, stop)
 
 
 def _wait_for(lock, terminal, stop):
