@@ -63,13 +63,39 @@ double ConfigReader::number(std::string_view field, double low, double high, std
     if (!fallback) fail(Errc::kCorrupt, field, "is missing");
     return fallback.value_or(low);
   }
-  // {"__float__": "Infinity"} and its like are no number here: no field of today may be infinite.
+  // {"__float__": "Infinity"} and its like are no number here: see interval().
   const double number = value->is_number() ? value->get<double>() : std::numeric_limits<double>::quiet_NaN();
   if (!(number >= low && number <= high)) {
     fail(Errc::kCorrupt, field, fmt::format("is {}, not a number in {}..{}", show(*value), low, high));
     return low;
   }
   return number;
+}
+
+std::pair<double, double> ConfigReader::interval(std::string_view field, std::pair<double, double> fallback) {
+  const json* value = get(field);
+  if (value == nullptr) return fallback;
+  const auto bound = [](const json& end) {
+    if (end.is_number()) return end.get<double>();
+    const bool infinite =
+        end.is_object() && end.size() == 1 && end.contains("__float__") && end["__float__"] == "Infinity";
+    return infinite ? std::numeric_limits<double>::infinity() : std::numeric_limits<double>::quiet_NaN();
+  };
+  if (value->is_array() && value->size() == 2) {
+    const double low = bound((*value)[0]);
+    const double high = bound((*value)[1]);
+    if (low >= 0 && low <= high) return {low, high};
+  }
+  fail(Errc::kCorrupt, field, fmt::format("is {}, not two numbers in order, the first at least 0", show(*value)));
+  return fallback;
+}
+
+std::string_view ConfigReader::spelling(std::initializer_list<std::string_view> fields) const {
+  for (const std::string_view field : fields) {
+    const auto at = object_.find(field);
+    if (at != object_.end() && !at->is_null()) return field;
+  }
+  return *fields.begin();
 }
 
 bool ConfigReader::boolean(std::string_view field, bool fallback) {

@@ -25,6 +25,12 @@ std::string_view block_kind_name(BlockKind kind) {
       return "embedding";
     case BlockKind::kMamba:
       return "mamba";
+    case BlockKind::kMamba2:
+      return "mamba2";
+    case BlockKind::kSharedAttention:
+      return "shared_attention";
+    case BlockKind::kSharedMlp:
+      return "shared_mlp";
     case BlockKind::kLmHead:
       return "lm_head";
   }

@@ -14,18 +14,28 @@ namespace krait {
 
 enum class BlockKind : uint8_t {
   kEmbedding,  // roles: embedding.weight [V, H]
-  kMamba,      // roles: norm.weight [H]; in_proj.weight [2I, H], in_proj.bias? [2I]; conv1d.weight [I, 1, K],
-               // conv1d.bias? [I]; x_proj.weight [R + 2N, I]; dt_proj.weight [I, R], dt_proj.bias [I]; A_log [I, N];
-               // D [I]; out_proj.weight [H, I], out_proj.bias? [H] (whole on every rank: add it after the sum)
-  kLmHead,     // roles: norm.weight [H]; lm_head.weight [V, H], cut by vocabulary
+  kMamba,      // roles: norm.weight [H]; in_proj_x.weight, in_proj_z.weight [I, H] and .bias? [I];
+               // conv1d.weight [I, 1, K], conv1d.bias? [I]; x_proj.J.weight [R + 2N, I / heads] for each head J;
+               // dt_proj.weight [I, R], dt_proj.bias [I]; A_log [I, N]; D [I];
+               // out_proj.weight [H, I], out_proj.bias? [H] (whole on every rank: add it after the sum)
+  kMamba2,  // roles: norm.weight [H]; in_proj_P.weight and .bias? for P = z, x [I, H], b, c [G * N, H], dt [heads, H];
+            // conv1d_P.weight [.., 1, K] and .bias? for P = x, b, c; dt_bias, A_log, D [heads]; gate_norm.weight [I];
+            // out_proj.weight [H, I], out_proj.bias? [H]
+  kSharedAttention,  // roles: norm.weight [2H]; q_proj.weight [heads * D, 2H], k_proj.weight, v_proj.weight
+                     // [kv_heads * D, 2H]; P_adapter_a.weight? [r, 2H] and P_adapter_b.weight? for P = q, k, v;
+                     // o_proj.weight [H, heads * D]
+  kSharedMlp,        // roles: norm.weight [H]; gate_proj.weight, up_proj.weight [F, H]; adapter_a.weight? [r, H],
+               // gate_adapter_b.weight?, up_adapter_b.weight? [F, r]; down_proj.weight [H, F]; linear.weight [H, H]
+  kLmHead,  // roles: norm.weight [H]; lm_head.weight [V, H], cut by vocabulary
 };
 
-/// "embedding", "mamba", "lm_head".
+/// "embedding", "mamba", "mamba2", "shared_attention", "shared_mlp", "lm_head".
 std::string_view block_kind_name(BlockKind kind);
 
 struct BlockPlan final {
   BlockKind kind = BlockKind::kEmbedding;
-  int layer = -1;  // index among the model's layers; -1 for embedding and lm_head
+  int layer = -1;               // index among the model's layers; -1 for embedding and lm_head
+  bool follows_shared = false;  // a mixer whose input is the residual stream plus the shared transformer's output
   std::vector<TensorSpec> tensors;
 
   /// The tensor of that role, or nullptr: roles with "?" above are present only where the config says so.

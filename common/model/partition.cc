@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "common/base/check.h"
@@ -11,8 +12,6 @@
 namespace krait {
 namespace {
 
-constexpr int64_t kBlock = 16;  // channels or vocabulary entries that stay together where ranges are not equal
-
 std::vector<Range> equal_ranges(int64_t count, int world) {
   std::vector<Range> ranges;
   for (int64_t rank = 0; rank < world; ++rank)
@@ -20,9 +19,9 @@ std::vector<Range> equal_ranges(int64_t count, int world) {
   return ranges;
 }
 
-/// Blocks of kBlock (the last may be short), dealt so that each boundary lies nearest to its share of the blocks.
-std::vector<Range> block_ranges(int64_t count, int world, std::span<const double> shares) {
-  const int64_t blocks = ceil_div(count, kBlock);
+/// Blocks (the last may be short), dealt so that each boundary lies nearest to its share of the blocks.
+std::vector<Range> block_ranges(const UnitConfig& unit, int world, std::span<const double> shares) {
+  const int64_t blocks = ceil_div(unit.count, unit.block);
   double total = 0;
   for (const double share : shares)
     total += share;
@@ -36,26 +35,39 @@ std::vector<Range> block_ranges(int64_t count, int world, std::span<const double
       block = std::llround(static_cast<double>(blocks) * (before / total));
     }
     // The last boundary is the end whatever rounding did to the sum.
-    const int64_t end = rank + 1 == world ? count : std::clamp(block * kBlock, begin, count);
+    const int64_t end = rank + 1 == world ? unit.count : std::clamp(block * unit.block, begin, unit.count);
     ranges.push_back({begin, end});
     begin = end;
   }
   return ranges;
 }
 
-/// Whether these ranges keep the bits of world = 1: a power of two of equal pieces of a multiple of eight.
-bool keeps_bits(int64_t count, int world, const std::vector<Range>& ranges) {
-  return limits::kLeaves % world == 0 && count % limits::kLeaves == 0 && ranges == equal_ranges(count, world);
+/// Whether equal ranges of this unit keep the bits of world = 1: the K that it cuts is a multiple of eight and falls
+/// into a power of two of equal pieces; and where parts of it are summed for themselves, whole parts or equal pieces of
+/// one.
+bool divides(const UnitConfig& unit, int world) {
+  if (limits::kLeaves % world != 0 || unit.count % world != 0) return false;
+  const bool nests = unit.parts % world == 0 || world % unit.parts == 0;
+  return nests && unit.count % unit.parts == 0 && unit.count / unit.parts * unit.width % limits::kLeaves == 0;
 }
 
-int64_t unit_count(const ModelConfig& config, Unit unit) {
-  switch (unit) {
-    case Unit::kChannel:
-      return config.inner_size;
-    case Unit::kVocab:
-      return config.vocab_size;
+/// Every K that is cut is in equal pieces. The vocabulary cuts none: its ranges may be what they like.
+bool keeps_bits(const ModelConfig& config, const Partition& partition) {
+  for (size_t u = 0; u < kUnits; ++u) {
+    const UnitConfig& unit = config.units[u];
+    if (unit.width == 0 || unit.count == 0) continue;
+    const bool equal =
+        divides(unit, partition.world) && partition.ranges[u] == equal_ranges(unit.count, partition.world);
+    if (!equal) return false;
   }
-  return 0;
+  return true;
+}
+
+std::string_view unit_name(size_t unit) {
+  constexpr auto kNames =
+      std::to_array<std::string_view>({"channels", "heads", "attention heads", "MLP channels", "vocabulary"});
+  static_assert(kNames.size() == kUnits);
+  return kNames[unit];
 }
 
 Status check_ranges(const std::vector<Range>& ranges, int world, int64_t count, std::string_view unit) {
@@ -94,12 +106,12 @@ Result<Partition> make_partition(const ModelConfig& config, int world, std::span
   if (even) shares = {};
 
   Partition partition{.world = world};
-  const int64_t channels = config.inner_size;
-  const bool divides = limits::kLeaves % world == 0 && channels % limits::kLeaves == 0;
-  auto& channel_ranges = partition.ranges[static_cast<size_t>(Unit::kChannel)];
-  channel_ranges = even && divides ? equal_ranges(channels, world) : block_ranges(channels, world, shares);
-  partition.ranges[static_cast<size_t>(Unit::kVocab)] = block_ranges(config.vocab_size, world, shares);
-  partition.aligned = keeps_bits(channels, world, channel_ranges);
+  for (size_t u = 0; u < kUnits; ++u) {
+    const UnitConfig& unit = config.units[u];
+    const bool equal = even && unit.width > 0 && divides(unit, world);
+    partition.ranges[u] = equal ? equal_ranges(unit.count, world) : block_ranges(unit, world, shares);
+  }
+  partition.aligned = keeps_bits(config, partition);
   return partition;
 }
 
@@ -107,16 +119,52 @@ Status check_partition(const ModelConfig& config, const Partition& partition) {
   if (partition.world < 1 || partition.world > limits::kMaxWorld) {
     return Error{Errc::kProtocol, fmt::format("partition: {} ranks", partition.world), "partition"};
   }
-  const auto check = [&](Unit unit, std::string_view name) {
-    return check_ranges(partition.of(unit), partition.world, unit_count(config, unit), name);
-  };
-  RETURN_IF_ERROR(check(Unit::kChannel, "channels"));
-  RETURN_IF_ERROR(check(Unit::kVocab, "vocabulary"));
-  if (partition.aligned != keeps_bits(config.inner_size, partition.world, partition.of(Unit::kChannel))) {
+  for (size_t u = 0; u < kUnits; ++u)
+    RETURN_IF_ERROR(check_ranges(partition.ranges[u], partition.world, config.units[u].count, unit_name(u)));
+  if (partition.aligned != keeps_bits(config, partition)) {
     return Error{Errc::kProtocol, "partition: 'aligned' is not what its ranges are", "partition"};
   }
   return {};
 }
+
+Range cover(const Partition& partition, Unit unit, int rank, int64_t pieces) {
+  const Range units = partition.range(unit, rank);
+  const int64_t count = partition.of(unit).back().end;
+  if (units.size() == 0) return {};
+  CHECK_EQ(count % pieces, 0);
+  const int64_t sharing = count / pieces;
+  return {units.begin / sharing, ceil_div(units.end, sharing)};
+}
+
+std::optional<SubGroup> sub_group(const ModelConfig& config, const Partition& partition, int rank) {
+  for (const UnitConfig& unit : config.units) {
+    const bool shared = unit.parts > 1 && unit.parts < partition.world;
+    if (!shared || !partition.aligned) continue;
+    const int world = partition.world / static_cast<int>(unit.parts);
+    return SubGroup{.first = rank / world * world, .world = world, .index = rank / world};
+  }
+  return std::nullopt;
+}
+
+namespace {
+
+/// Pieces of the segment that the rank holds.
+Range held(const Segment& segment, const Partition& partition, int rank) {
+  switch (segment.kind) {
+    case Segment::Kind::kCut: {
+      const Range units = partition.range(segment.unit, rank);
+      const int64_t begin = std::clamp<int64_t>(units.begin - segment.first, 0, segment.count);
+      return {begin, std::clamp<int64_t>(units.end - segment.first, begin, segment.count)};
+    }
+    case Segment::Kind::kCover:
+      return cover(partition, segment.unit, rank, segment.count);
+    case Segment::Kind::kWhole:
+      break;
+  }
+  return {0, segment.count};
+}
+
+}  // namespace
 
 std::vector<Range> local_parts(const TensorSpec& spec, const Partition& partition, int rank) {
   CHECK(rank >= 0 && rank < partition.world);
@@ -125,10 +173,8 @@ std::vector<Range> local_parts(const TensorSpec& spec, const Partition& partitio
   std::vector<Range> parts;
   int64_t start = 0;
   for (const Segment& segment : spec.cut.segments) {
-    Range units{0, segment.count};
-    if (segment.kind == Segment::Kind::kCut) units = partition.range(segment.unit, rank);
-    CHECK_LE(units.end, segment.count);
-    if (units.size() > 0) parts.push_back({start + units.begin * segment.width, start + units.end * segment.width});
+    const Range pieces = held(segment, partition, rank);
+    if (pieces.size() > 0) parts.push_back({start + pieces.begin * segment.width, start + pieces.end * segment.width});
     start += segment.elements();
   }
   CHECK_EQ(start, extent);

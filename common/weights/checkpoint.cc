@@ -184,8 +184,8 @@ Status Checkpoint::check(const ModelPlan& plan) const {
       const auto bad = [&](Errc code, std::string_view what) {
         return Error{code, fmt::format("{}: tensor '{}' {}", at->second.file->path(), name, what), name};
       };
-      if (view.shape != spec.shape) {
-        return bad(Errc::kCorrupt, fmt::format("is {}, not {} as the config has it", view.shape, spec.shape));
+      if (view.shape != spec.stored_shape()) {
+        return bad(Errc::kCorrupt, fmt::format("is {}, not {} as the config has it", view.shape, spec.stored_shape()));
       }
       if (view.dtype != DType::kF32 && view.dtype != DType::kBF16 && view.dtype != DType::kF16) {
         return bad(Errc::kUnsupported, fmt::format("is {}; F32, BF16 and F16 are served", dtype_name(view.dtype)));

@@ -64,12 +64,12 @@ Result<SliceReader> SliceReader::make(std::shared_ptr<const SafetensorsFile> fil
                              dtype_name(whole.dtype)),
                  spec.stored_name()};
   }
-  if (whole.shape != spec.shape) {
+  if (whole.shape != spec.stored_shape()) {
     return Error{Errc::kCorrupt, fmt::format("{}: tensor '{}' has another shape", file->path(), spec.stored_name()),
                  spec.stored_name()};
   }
   SliceReader reader;
-  const Shape shape = at_least_one_axis(whole.shape);
+  const Shape shape = at_least_one_axis(spec.shape);
   const auto axis = static_cast<size_t>(spec.cut.axis);
   CHECK_LT(axis, shape.size());
   reader.file_ = std::move(file);
@@ -78,7 +78,9 @@ Result<SliceReader> SliceReader::make(std::shared_ptr<const SafetensorsFile> fil
   reader.parts_ = local_parts(spec, partition, rank);
   reader.cut_is_last_axis_ = axis + 1 == shape.size();
   reader.cut_extent_ = shape[axis];
-  reader.whole_row_elements_ = shape.back();
+  reader.first_element_ = spec.view.first_element;
+  CHECK(spec.view.row_step == 0 || shape.size() == 2);
+  reader.row_step_ = spec.view.row_step != 0 ? spec.view.row_step : shape.back();
 
   const Shape local = at_least_one_axis(reader.local_shape_);
   reader.local_extent_ = local[axis];
@@ -108,7 +110,7 @@ void SliceReader::read_row(int64_t local_row, std::span<float> out) {
   CHECK_EQ(static_cast<int64_t>(out.size()), row_elements_);
   const int64_t element_bytes = dtype_bytes(whole_.dtype);
   if (cut_is_last_axis_) {
-    const int64_t start = local_row * whole_row_elements_;
+    const int64_t start = first_element_ + local_row * row_step_;
     drop_behind(start);
     size_t filled = 0;
     for (const Range& part : parts_) {
@@ -127,7 +129,7 @@ void SliceReader::read_row(int64_t local_row, std::span<float> out) {
       }
       at -= part.size();
     }
-    const int64_t start = ((outer * cut_extent_ + at) * inner_rows_ + inner) * whole_row_elements_;
+    const int64_t start = first_element_ + ((outer * cut_extent_ + at) * inner_rows_ + inner) * row_step_;
     drop_behind(start);
     convert(whole_.dtype, whole_.data + start * element_bytes, out);
   }

@@ -18,7 +18,7 @@ namespace krait {
 /// A reader serves one thread; several readers may share a file.
 class SliceReader final {
  public:
-  /// `whole` is a tensor of `file` with the spec's shape and a float dtype (f32, bf16, f16); else kCorrupt or
+  /// `whole` is a tensor of `file` with the spec's stored shape and a float dtype (f32, bf16, f16); else kCorrupt or
   /// kUnsupported, param the tensor's name. `rank` is below partition.world.
   static Result<SliceReader> make(std::shared_ptr<const SafetensorsFile> file, const TensorView& whole,
                                   const TensorSpec& spec, const Partition& partition, int rank);
@@ -58,8 +58,9 @@ class SliceReader final {
   int64_t inner_rows_ = 1;  // rows of the last axis for each index of the cut axis
   int64_t rows_ = 0;
   int64_t row_elements_ = 0;
-  int64_t whole_row_elements_ = 0;
-  int64_t dropped_to_ = 0;  // elements of the whole tensor before which pages are given back
+  int64_t first_element_ = 0;  // of the stored tensor, where the spec's view of it begins
+  int64_t row_step_ = 0;       // elements from row to row of the view
+  int64_t dropped_to_ = 0;     // elements of the whole tensor before which pages are given back
   int64_t nonfinite_ = 0;
 };
 

@@ -14,6 +14,7 @@
 #include "kernels/scan/runs.h"
 #include "shard_server/collectives/communicator.h"
 #include "shard_server/state/state_pool.h"
+#include "shard_server/state/whole_state.h"
 #include "shard_server/weights/weight_loader.h"
 
 namespace krait::shard {
@@ -46,12 +47,15 @@ class Scratch final {
   int64_t used_ = 0;
 };
 
-/// What a block runs on. `h` is the residual stream, [rows][H], float32, the same on every rank.
+/// What a block runs on. Rows are float32 and the same on every rank.
 struct BlockContext final {
   kernels::Stream& stream;
   collectives::Communicator& communicator;
+  collectives::Communicator* sub_communicator;  // of the rank's sub_group, where there is one
   const StatePool& states;
-  float* h;
+  float* h;      // [rows][H]: the residual stream
+  float* first;  // [rows][H]: the embeddings, kept for shared transformers; null where there are none
+  float* side;   // [rows][H]: what a shared transformer hands to the mixer after it; null where there are none
   std::span<std::byte> scratch;         // as many bytes as the hungriest block asked for
   std::span<std::byte> gemm_workspace;  // enough for every product of every block
 };
@@ -68,6 +72,8 @@ class Block {
   virtual BlockNeeds needs(int64_t max_rows) const = 0;
   /// Updates context.h, and the states of the batch's output slots. Errors are those of the collectives.
   virtual Status forward(const BlockContext& context, const Batch& batch) const = 0;
+  /// Writes this rank's part of its layer's state in `slot`. Blocks without a state have nothing to write.
+  virtual void export_state(const StatePool& states, int32_t slot, WholeState& whole) const;
 };
 
 /// What a block is built from.

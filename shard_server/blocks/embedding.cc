@@ -1,5 +1,7 @@
 // h = embedding[ids]. The table stays where the file is mapped: a step touches a few rows of it, its pages are shared
 // by all ranks of a host, and no rank pays memory for it.
+#include <algorithm>
+
 #include "common/weights/checkpoint.h"
 #include "kernels/pointwise/rows.h"
 #include "shard_server/blocks/block.h"
@@ -23,6 +25,7 @@ class EmbeddingBlock final : public Block {
     args.out = context.h;
     args.out_stride = hidden_size_;
     kernels::embed_rows(context.stream, args);
+    if (context.first != nullptr) std::copy_n(context.h, batch.rows() * hidden_size_, context.first);
     return {};
   }
 

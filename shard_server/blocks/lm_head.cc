@@ -11,7 +11,7 @@ Result<std::unique_ptr<LmHead>> LmHead::make(const BlockSource& source) {
   head->hidden_ = source.config.hidden_size;
   head->vocab_size_ = source.config.vocab_size;
   head->norm_eps_ = source.config.norm_eps;
-  head->vocabulary_ = source.loader.vocabulary();
+  head->vocabulary_ = source.loader.range(Unit::kVocab);
   for (const Range& range : source.loader.partition().of(Unit::kVocab)) {
     head->row_bytes_.push_back(range.size() * static_cast<int64_t>(sizeof(float)));
   }

@@ -1,108 +1,124 @@
-// The Mamba-1 block on one rank's channels: h += out_proj(scan(conv(in_proj(norm(h))))) with two sums over ranks.
+// The Mamba-1 block on one rank's channels: h += out_proj(scan(conv(in_proj(norm(h))))) with at most two sums over
+// ranks.
 //
 //   u = rms_norm(h)                                     every rank, whole
 //   x = silu(conv(in_proj_x u)), z = in_proj_z u        C channels a rank
-//   [dt | B | C] = sum over ranks of x_proj x           R + 2N a row: fp32, hidden behind in_proj_z
+//   [dt | B | C] = sum over ranks of x_proj x           R + 2N a row and head: fp32, hidden behind in_proj_z
 //   y = scan(x, softplus(dt_proj dt + bias), B, C) * silu(z)
 //   h += sum over ranks of out_proj y                   H a row
+//
+// A mixer of several heads (Zamba) has an x_proj and a dt_proj for each. A head that one rank holds needs no sum of its
+// [dt | B | C]; one that some ranks share is summed among them. Falcon-Mamba norms dt, B and C, each for itself.
 #include <algorithm>
 #include <cmath>
 
 #include "kernels/conv/causal_conv1d.h"
 #include "kernels/norm/rms_norm.h"
-#include "kernels/pointwise/rows.h"
 #include "kernels/scan/selective_scan.h"
-#include "shard_server/blocks/block.h"
+#include "shard_server/blocks/block_math.h"
+#include "shard_server/blocks/channel_layout.h"
 
 namespace krait::shard {
 namespace {
 
 using kernels::PackedMatrix;
 
-/// H, C = this rank's channels, C16 = C padded to blocks of 16. Null pointers: the model has no such bias.
+/// Who adds up the [dt | B | C] of a head.
+enum class HeadSum { kNobody, kSubGroup, kEveryRank };
+
+/// H, C = this rank's channels, P = their padded layout, P16 = one part's. Null pointers: the model has no such bias.
 struct MambaWeights final {
   float* norm = nullptr;              // [H]
-  PackedMatrix in_proj_x, in_proj_z;  // [C16][H]
-  float* in_proj_x_bias = nullptr;    // [C16]
-  float* in_proj_z_bias = nullptr;    // [C16]
-  float* conv = nullptr;              // [K][C16]
-  float* conv_bias = nullptr;         // [C16]
-  PackedMatrix x_proj;                // [R + 2N][C]
-  PackedMatrix dt_proj;               // [C16][R]
-  float* dt_bias = nullptr;           // [C16]
-  float* a = nullptr;                 // [C16 / 16][N][16]
-  float* d = nullptr;                 // [C16]
+  PackedMatrix in_proj_x, in_proj_z;  // [P][H]
+  float* in_proj_x_bias = nullptr;    // [P]
+  float* in_proj_z_bias = nullptr;    // [P]
+  float* conv = nullptr;              // [K][P]
+  float* conv_bias = nullptr;         // [P]
+  std::vector<PackedMatrix> x_proj;   // of each part: [R + 2N][its channels]
+  std::vector<PackedMatrix> dt_proj;  // of each part: [P16][R]
+  float* dt_bias = nullptr;           // [P]
+  float* a = nullptr;                 // [P / 16][N][16]
+  float* d = nullptr;                 // [P]
   PackedMatrix out_proj;              // [H][C]
   float* out_proj_bias = nullptr;     // [H]
 };
 
+HeadSum head_sum(const ModelConfig& config, const Partition& partition) {
+  const int64_t width = config.mixer.inner_size / config.mixer.heads;
+  const auto& ranges = partition.of(Unit::kChannel);
+  const bool whole_heads =
+      std::all_of(ranges.begin(), ranges.end(), [&](const Range& range) { return range.begin % width == 0; });
+  if (whole_heads) return HeadSum::kNobody;
+  return sub_group(config, partition, 0) ? HeadSum::kSubGroup : HeadSum::kEveryRank;
+}
+
 class MambaBlock final : public Block {
  public:
-  MambaBlock(const ModelConfig& config, int64_t channels, const MambaWeights& weights, const LayerState& state)
-      : hidden_(config.hidden_size),
-        channels_(channels),
-        padded_(kernels::padded_channels(channels)),
-        state_size_(config.state_size),
-        dt_rank_(config.dt_rank),
-        conv_kernel_(config.conv_kernel),
-        norm_eps_(config.norm_eps),
-        w_(weights),
+  MambaBlock(const BlockSource& source, ChannelLayout layout, MambaWeights weights, const LayerState& state)
+      : layer_(source.plan.layer),
+        range_(source.loader.range(Unit::kChannel)),
+        hidden_(source.config.hidden_size),
+        norm_eps_(source.config.norm_eps),
+        mixer_(source.config.mixer),
+        follows_shared_(source.plan.follows_shared),
+        head_sum_(head_sum(source.config, source.loader.partition())),
+        layout_(std::move(layout)),
+        w_(std::move(weights)),
         state_(state) {}
 
   BlockNeeds needs(int64_t max_rows) const override;
   Status forward(const BlockContext& context, const Batch& batch) const override;
+  void export_state(const StatePool& states, int32_t slot, WholeState& whole) const override;
 
  private:
-  int64_t x_proj_width() const { return dt_rank_ + 2 * state_size_; }
-  void product(const BlockContext& context, const float* a, int64_t lda, int64_t rows, const PackedMatrix& weights,
-               const float* bias, float* out) const;
+  int64_t head_width() const { return mixer_.dt_rank + 2 * mixer_.state_size; }
+  /// Floats of a row of [dt | B | C]: of all heads where every rank adds, else of this rank's own.
+  int64_t dt_b_c_width() const {
+    return head_width() *
+           (head_sum_ == HeadSum::kEveryRank ? mixer_.heads : static_cast<int64_t>(layout_.parts().size()));
+  }
+  int64_t dt_b_c_column(size_t part) const {
+    const int64_t head = head_sum_ == HeadSum::kEveryRank ? layout_.parts()[part].piece : static_cast<int64_t>(part);
+    return head * head_width();
+  }
   void convolve(const BlockContext& context, const Batch& batch, float* x) const;
-  void scan(const BlockContext& context, const Batch& batch, const float* x, const float* z, const float* dt_b_c,
-            float* dt_and_y) const;
+  void project_heads(const BlockContext& context, int64_t rows, const Rows& x, const Rows& dt_b_c) const;
+  void norm_heads(const BlockContext& context, int64_t rows, const Rows& dt_b_c) const;
+  void scan(const BlockContext& context, const Batch& batch, size_t part, const Rows& x, const Rows& z,
+            const Rows& dt_b_c, const Rows& dt_and_y) const;
 
-  const int64_t hidden_, channels_, padded_, state_size_, dt_rank_, conv_kernel_;
+  const int layer_;
+  const Range range_;
+  const int64_t hidden_;
   const float norm_eps_;
+  const MixerConfig mixer_;
+  const bool follows_shared_;
+  const HeadSum head_sum_;
+  const ChannelLayout layout_;
   const MambaWeights w_;
   const LayerState state_;
 };
 
 BlockNeeds MambaBlock::needs(int64_t max_rows) const {
   BlockNeeds needs;
-  needs.scratch_bytes = 2 * Scratch::bytes_of(max_rows * hidden_) + 3 * Scratch::bytes_of(max_rows * padded_) +
-                        Scratch::bytes_of(max_rows * x_proj_width());
-  for (const auto* matrix : {&w_.in_proj_x, &w_.x_proj, &w_.dt_proj, &w_.out_proj}) {
-    needs.gemm_workspace_bytes =
-        std::max(needs.gemm_workspace_bytes, kernels::gemm_workspace_bytes(max_rows, matrix->k, matrix->dtype));
+  needs.scratch_bytes = 2 * Scratch::bytes_of(max_rows * hidden_) + 3 * Scratch::bytes_of(max_rows * layout_.padded()) +
+                        Scratch::bytes_of(max_rows * dt_b_c_width());
+  std::vector<const PackedMatrix*> matrices{&w_.in_proj_x, &w_.out_proj};
+  for (size_t part = 0; part < layout_.parts().size(); ++part) {
+    matrices.push_back(&w_.x_proj[part]);
+    matrices.push_back(&w_.dt_proj[part]);
   }
+  needs.gemm_workspace_bytes = product_workspace_bytes(max_rows, matrices);
   return needs;
 }
 
-void MambaBlock::product(const BlockContext& context, const float* a, int64_t lda, int64_t rows,
-                         const PackedMatrix& weights, const float* bias, float* out) const {
-  if (weights.n == 0) return;
-  if (weights.k == 0) {  // A rank without channels adds nothing.
-    std::fill_n(out, rows * weights.n, 0.0f);
-    return;
-  }
-  kernels::GemmArgs args;
-  args.a = a;
-  args.lda = lda;
-  args.m = rows;
-  args.weights = &weights;
-  args.out = out;
-  args.ldo = weights.n;
-  args.bias = bias;
-  args.workspace = context.gemm_workspace;
-  kernels::gemm(context.stream, args);
-}
-
 void MambaBlock::convolve(const BlockContext& context, const Batch& batch, float* x) const {
-  if (padded_ == 0) return;
+  if (layout_.padded() == 0) return;
   kernels::CausalConv1dArgs args;
-  args.channels = padded_;
-  args.kernel = conv_kernel_;
+  args.channels = layout_.padded();
+  args.kernel = mixer_.conv_kernel;
   args.x = args.out = x;
-  args.x_stride = args.out_stride = padded_;
+  args.x_stride = args.out_stride = layout_.padded();
   args.weight = w_.conv;
   args.bias = w_.conv_bias;
   args.state = context.states.base() + state_.conv_offset;
@@ -112,26 +128,58 @@ void MambaBlock::convolve(const BlockContext& context, const Batch& batch, float
   kernels::causal_conv1d(context.stream, args);
 }
 
-void MambaBlock::scan(const BlockContext& context, const Batch& batch, const float* x, const float* z,
-                      const float* dt_b_c, float* dt_and_y) const {
-  if (padded_ == 0) return;
+void MambaBlock::project_heads(const BlockContext& context, int64_t rows, const Rows& x, const Rows& dt_b_c) const {
+  const auto& parts = layout_.parts();
+  // Heads that this rank has no part of, it adds nothing to.
+  if (head_sum_ == HeadSum::kEveryRank && static_cast<int64_t>(parts.size()) < mixer_.heads) {
+    std::fill_n(dt_b_c.data, rows * dt_b_c.stride, 0.0f);
+  }
+  for (size_t part = 0; part < parts.size(); ++part) {
+    product(context, x.from(parts[part].offset), rows, w_.x_proj[part], dt_b_c.from(dt_b_c_column(part)));
+  }
+}
+
+void MambaBlock::norm_heads(const BlockContext& context, int64_t rows, const Rows& dt_b_c) const {
+  if (!mixer_.dt_b_c_norm_eps) return;
+  for (size_t part = 0; part < layout_.parts().size(); ++part) {
+    int64_t column = dt_b_c_column(part);
+    for (const int64_t width : {mixer_.dt_rank, mixer_.state_size, mixer_.state_size}) {
+      float* x = dt_b_c.data + column;
+      kernels::rms_norm(context.stream, {.rows = rows,
+                                         .width = width,
+                                         .x = x,
+                                         .x_stride = dt_b_c.stride,
+                                         .eps = *mixer_.dt_b_c_norm_eps,
+                                         .out = x,
+                                         .out_stride = dt_b_c.stride});
+      column += width;
+    }
+  }
+}
+
+void MambaBlock::scan(const BlockContext& context, const Batch& batch, size_t index, const Rows& x, const Rows& z,
+                      const Rows& dt_b_c, const Rows& dt_and_y) const {
+  const ChannelPart& part = layout_.parts()[index];
+  const Rows head = dt_b_c.from(dt_b_c_column(index));
+  const Rows dt = dt_and_y.from(part.offset);
+  product(context, head, batch.rows(), w_.dt_proj[index], dt);
   kernels::SelectiveScanArgs args;
-  args.channels = padded_;
-  args.state_size = state_size_;
-  args.x = x;
-  args.z = z;
-  args.dt_raw = dt_and_y;
-  args.x_stride = args.z_stride = args.dt_stride = padded_;
-  args.dt_bias = w_.dt_bias;
-  args.b = dt_b_c + dt_rank_;
-  args.c = dt_b_c + dt_rank_ + state_size_;
-  args.b_stride = args.c_stride = x_proj_width();
-  args.a = w_.a;
-  args.d = w_.d;
-  args.state = context.states.base() + state_.ssm_offset;
+  args.channels = part.padded();
+  args.state_size = mixer_.state_size;
+  args.x = x.data + part.offset;
+  args.z = z.data + part.offset;
+  args.dt_raw = dt.data;
+  args.x_stride = args.z_stride = args.dt_stride = layout_.padded();
+  args.dt_bias = w_.dt_bias + part.offset;
+  args.b = head.data + mixer_.dt_rank;
+  args.c = args.b + mixer_.state_size;
+  args.b_stride = args.c_stride = head.stride;
+  args.a = w_.a + part.offset * mixer_.state_size;
+  args.d = w_.d + part.offset;
+  args.state = context.states.base() + state_.ssm_offset + part.offset * mixer_.state_size;
   args.slot_stride = context.states.slot_stride();
-  args.out = dt_and_y;
-  args.out_stride = padded_;
+  args.out = dt.data;
+  args.out_stride = layout_.padded();
   args.runs = batch.runs;
   args.taps = batch.taps;
   kernels::selective_scan(context.stream, args);
@@ -139,87 +187,103 @@ void MambaBlock::scan(const BlockContext& context, const Batch& batch, const flo
 
 Status MambaBlock::forward(const BlockContext& context, const Batch& batch) const {
   const int64_t rows = batch.rows();
+  const int64_t padded = layout_.padded();
   Scratch scratch(context.scratch);
-  float* u = scratch.floats(rows * hidden_);
-  float* delta = scratch.floats(rows * hidden_);
-  float* x = scratch.floats(rows * padded_);
-  float* z = scratch.floats(rows * padded_);
-  float* dt = scratch.floats(rows * padded_);
-  float* dt_b_c = scratch.floats(rows * x_proj_width());
+  const Rows u{scratch.floats(rows * hidden_), hidden_};
+  const Rows delta{scratch.floats(rows * hidden_), hidden_};
+  const Rows x{scratch.floats(rows * padded), padded};
+  const Rows z{scratch.floats(rows * padded), padded};
+  const Rows y{scratch.floats(rows * padded), padded};
+  const Rows dt_b_c{scratch.floats(rows * dt_b_c_width()), dt_b_c_width()};
 
-  kernels::rms_norm(context.stream, {.rows = rows,
-                                     .width = hidden_,
-                                     .x = context.h,
-                                     .x_stride = hidden_,
-                                     .weight = w_.norm,
-                                     .eps = norm_eps_,
-                                     .out = u,
-                                     .out_stride = hidden_});
-  product(context, u, hidden_, rows, w_.in_proj_x, w_.in_proj_x_bias, x);
-  convolve(context, batch, x);
-  product(context, x, padded_, rows, w_.x_proj, nullptr, dt_b_c);
-  ASSIGN_OR_RETURN(const auto small_sum, context.communicator.begin_all_reduce(rows, x_proj_width(), dt_b_c, dt_b_c));
-  product(context, u, hidden_, rows, w_.in_proj_z, w_.in_proj_z_bias, z);
-  RETURN_IF_ERROR(context.communicator.finish(small_sum));
-  product(context, dt_b_c, x_proj_width(), rows, w_.dt_proj, nullptr, dt);
-  scan(context, batch, x, z, dt_b_c, dt);
-  product(context, dt, padded_, rows, w_.out_proj, nullptr, delta);
-  RETURN_IF_ERROR(context.communicator.all_reduce(rows, hidden_, delta, delta));
-  if (w_.out_proj_bias != nullptr)
-    kernels::add_rows(context.stream, delta, hidden_, w_.out_proj_bias, 0, rows, hidden_);
-  kernels::add_rows(context.stream, context.h, hidden_, delta, hidden_, rows, hidden_);
+  mixer_input(context, follows_shared_, w_.norm, norm_eps_, hidden_, rows, u.data);
+  product(context, u, rows, w_.in_proj_x, x, w_.in_proj_x_bias);
+  convolve(context, batch, x.data);
+  project_heads(context, rows, x, dt_b_c);
+  collectives::Communicator& adders =
+      head_sum_ == HeadSum::kSubGroup ? *context.sub_communicator : context.communicator;
+  collectives::Ticket small_sum;
+  if (head_sum_ != HeadSum::kNobody) {
+    ASSIGN_OR_RETURN(small_sum, adders.begin_all_reduce(rows, dt_b_c.stride, dt_b_c.data, dt_b_c.data));
+  }
+  product(context, u, rows, w_.in_proj_z, z, w_.in_proj_z_bias);
+  if (head_sum_ != HeadSum::kNobody) RETURN_IF_ERROR(adders.finish(small_sum));
+  norm_heads(context, rows, dt_b_c);
+  for (size_t part = 0; part < layout_.parts().size(); ++part)
+    scan(context, batch, part, x, z, dt_b_c, y);
+  layout_.compact(context.stream, y.data, rows);
+  product(context, y, rows, w_.out_proj, delta);
+  RETURN_IF_ERROR(context.communicator.all_reduce(rows, hidden_, delta.data, delta.data));
+  add_to_residual(context, delta, w_.out_proj_bias, hidden_, rows);
   return {};
 }
 
-/// conv1d.weight [C, 1, K] as [K][C16].
-Result<float*> load_conv(WeightLoader& loader, const TensorSpec& spec, int64_t channels, int64_t padded, int64_t taps) {
-  ASSIGN_OR_RETURN(const auto by_channel, loader.values(spec));
-  ASSIGN_OR_RETURN(float* by_tap, loader.floats(taps * padded));
-  for (int64_t c = 0; c < channels; ++c) {
-    for (int64_t j = 0; j < taps; ++j)
-      by_tap[j * padded + c] = by_channel[static_cast<size_t>(c * taps + j)];
-  }
-  return by_tap;
+void MambaBlock::export_state(const StatePool& states, int32_t slot, WholeState& whole) const {
+  const int64_t taps = mixer_.conv_kernel - 1;
+  WholeLayerState& layer = whole.layer(layer_);
+  layer.conv.resize(static_cast<size_t>(mixer_.inner_size * taps));
+  layer.ssm.resize(static_cast<size_t>(mixer_.inner_size * mixer_.state_size));
+  const float* base = states.slot(slot);
+  export_conv(base + state_.conv_offset, taps, layout_.padded(), layout_.places(), 0, range_.size(),
+              layer.conv.data() + range_.begin * taps);
+  layout_.unblock(base + state_.ssm_offset, mixer_.state_size, layer.ssm.data() + range_.begin * mixer_.state_size);
 }
 
 /// a = -exp(A_log), blocked. In double, so that the float32 result does not hang on one library's rounding.
-Result<float*> load_a(WeightLoader& loader, const TensorSpec& spec, int64_t channels, int64_t state_size) {
+Result<float*> load_a(WeightLoader& loader, const TensorSpec& spec, const ChannelLayout& layout, int64_t state_size) {
   ASSIGN_OR_RETURN(auto plain, loader.values(spec));
   for (float& value : plain)
     value = static_cast<float>(-std::exp(double{value}));
-  ASSIGN_OR_RETURN(float* blocked, loader.floats(kernels::padded_channels(channels) * state_size));
-  kernels::to_blocked(plain.data(), channels, state_size, blocked);
+  ASSIGN_OR_RETURN(float* blocked, loader.floats(layout.padded() * state_size));
+  for (const ChannelPart& part : layout.parts()) {
+    kernels::to_blocked(plain.data() + part.first * state_size, part.channels, state_size,
+                        blocked + part.offset * state_size);
+  }
   return blocked;
 }
 
-Result<MambaWeights> load_weights(const BlockSource& source) {
+Status load_channels(const BlockSource& source, const ChannelLayout& layout, MambaWeights& w) {
   auto& loader = source.loader;
-  const ModelConfig& config = source.config;
-  const int64_t channels = loader.channels().size();
-  const int64_t padded = kernels::padded_channels(channels);
-  const int leaves = loader.partition().leaves();
+  const int64_t padded = layout.padded();
+  const std::span<const int64_t> places = layout.places();
+  const MatrixRows rows{.columns = padded, .places = places};
+  const auto spec = [&](std::string_view role) -> const TensorSpec& { return tensor_of(source.plan, role); };
+  ASSIGN_OR_RETURN(w.in_proj_x, loader.matrix(spec("in_proj_x.weight"), 1, rows));
+  ASSIGN_OR_RETURN(w.in_proj_z, loader.matrix(spec("in_proj_z.weight"), 1, rows));
+  if (source.config.mixer.use_bias) {
+    ASSIGN_OR_RETURN(w.in_proj_x_bias, loader.vector(spec("in_proj_x.bias"), padded, places));
+    ASSIGN_OR_RETURN(w.in_proj_z_bias, loader.vector(spec("in_proj_z.bias"), padded, places));
+  }
+  const int64_t taps = source.config.mixer.conv_kernel;
+  ASSIGN_OR_RETURN(w.conv, loader.floats(taps * padded));
+  RETURN_IF_ERROR(load_conv_taps(loader, spec("conv1d.weight"), taps, places, 0, padded, w.conv));
+  if (source.config.mixer.use_conv_bias) {
+    ASSIGN_OR_RETURN(w.conv_bias, loader.vector(spec("conv1d.bias"), padded, places));
+  }
+  ASSIGN_OR_RETURN(w.dt_bias, loader.vector(spec("dt_proj.bias"), padded, places));
+  ASSIGN_OR_RETURN(w.a, load_a(loader, spec("A_log"), layout, source.config.mixer.state_size));
+  ASSIGN_OR_RETURN(w.d, loader.vector(spec("D"), padded, places));
+  return {};
+}
+
+Result<MambaWeights> load_weights(const BlockSource& source, const ChannelLayout& layout) {
+  auto& loader = source.loader;
+  const Partition& partition = loader.partition();
   const auto spec = [&](std::string_view role) -> const TensorSpec& { return tensor_of(source.plan, role); };
   MambaWeights w;
-  ASSIGN_OR_RETURN(w.norm, loader.vector(spec("norm.weight"), config.hidden_size));
-  const TensorSpec& in_proj = spec("in_proj.weight");
-  ASSIGN_OR_RETURN(w.in_proj_x, loader.matrix(in_proj, 1, 0, channels, padded));
-  ASSIGN_OR_RETURN(w.in_proj_z, loader.matrix(in_proj, 1, channels, channels, padded));
-  if (const auto* bias = source.plan.find("in_proj.bias"); bias != nullptr) {
-    ASSIGN_OR_RETURN(w.in_proj_x_bias, loader.vector(*bias, padded, 0, channels));
-    ASSIGN_OR_RETURN(w.in_proj_z_bias, loader.vector(*bias, padded, channels, channels));
+  ASSIGN_OR_RETURN(w.norm, loader.vector(spec("norm.weight"), source.config.hidden_size));
+  RETURN_IF_ERROR(load_channels(source, layout, w));
+  for (const ChannelPart& part : layout.parts()) {
+    const std::string role = fmt::format("x_proj.{}.weight", part.piece);
+    ASSIGN_OR_RETURN(auto x_proj, loader.matrix(spec(role), partition.leaves_of_part(source.config.mixer.heads)));
+    w.x_proj.push_back(x_proj);
+    const MatrixRows rows{.first = part.first, .count = part.channels, .columns = part.padded()};
+    ASSIGN_OR_RETURN(auto dt_proj, loader.matrix(spec("dt_proj.weight"), 1, rows));
+    w.dt_proj.push_back(dt_proj);
   }
-  ASSIGN_OR_RETURN(w.conv, load_conv(loader, spec("conv1d.weight"), channels, padded, config.conv_kernel));
-  if (const auto* bias = source.plan.find("conv1d.bias"); bias != nullptr) {
-    ASSIGN_OR_RETURN(w.conv_bias, loader.vector(*bias, padded));
-  }
-  ASSIGN_OR_RETURN(w.x_proj, loader.matrix(spec("x_proj.weight"), leaves));
-  ASSIGN_OR_RETURN(w.dt_proj, loader.matrix(spec("dt_proj.weight"), 1, 0, channels, padded));
-  ASSIGN_OR_RETURN(w.dt_bias, loader.vector(spec("dt_proj.bias"), padded));
-  ASSIGN_OR_RETURN(w.a, load_a(loader, spec("A_log"), channels, config.state_size));
-  ASSIGN_OR_RETURN(w.d, loader.vector(spec("D"), padded));
-  ASSIGN_OR_RETURN(w.out_proj, loader.matrix(spec("out_proj.weight"), leaves));
-  if (const auto* bias = source.plan.find("out_proj.bias"); bias != nullptr) {
-    ASSIGN_OR_RETURN(w.out_proj_bias, loader.vector(*bias, config.hidden_size));
+  ASSIGN_OR_RETURN(w.out_proj, loader.matrix(spec("out_proj.weight"), partition.leaves()));
+  if (source.config.mixer.use_bias) {
+    ASSIGN_OR_RETURN(w.out_proj_bias, loader.vector(spec("out_proj.bias"), source.config.hidden_size));
   }
   return w;
 }
@@ -227,12 +291,12 @@ Result<MambaWeights> load_weights(const BlockSource& source) {
 }  // namespace
 
 Result<std::unique_ptr<Block>> make_mamba_block(const BlockSource& source) {
-  ASSIGN_OR_RETURN(const MambaWeights weights, load_weights(source));
-  const ModelConfig& config = source.config;
-  const int64_t channels = source.loader.channels().size();
-  const int64_t padded = kernels::padded_channels(channels);
-  const auto state = source.states.reserve((config.conv_kernel - 1) * padded, padded * config.state_size);
-  return std::unique_ptr<Block>(std::make_unique<MambaBlock>(config, channels, weights, state));
+  const MixerConfig& mixer = source.config.mixer;
+  ChannelLayout layout(source.loader.range(Unit::kChannel), mixer.inner_size, mixer.heads);
+  ASSIGN_OR_RETURN(MambaWeights weights, load_weights(source, layout));
+  const auto state =
+      source.states.reserve((mixer.conv_kernel - 1) * layout.padded(), layout.padded() * mixer.state_size);
+  return std::unique_ptr<Block>(std::make_unique<MambaBlock>(source, std::move(layout), std::move(weights), state));
 }
 
 }  // namespace krait::shard

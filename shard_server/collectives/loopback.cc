@@ -1,6 +1,7 @@
 #include "shard_server/collectives/loopback.h"
 
 #include <cstdlib>
+#include <map>
 #include <mutex>
 
 #include "shard_server/collectives/block.h"
@@ -8,23 +9,24 @@
 
 namespace krait::collectives {
 
-/// Holds the block; whoever comes first makes it.
+/// Holds the block of each group by its name; whoever comes first makes it.
 class LoopbackHub final {
  public:
-  /// The block, of the first caller's `config`. kResourceExhausted if there is no memory for it.
-  Result<Block> block(const BlockConfig& config) {
+  /// The block of that name, of the first caller's `config`. kResourceExhausted if there is no memory for it.
+  Result<Block> block(const std::string& name, const BlockConfig& config) {
     const std::lock_guard lock(mutex_);
-    if (memory_ == nullptr) {
+    auto& memory = memory_[name];
+    if (memory == nullptr) {
       const auto bytes = static_cast<size_t>(block_bytes(config));
       // Not touched here: pages come when ranks first use them.
-      memory_.reset(
+      memory.reset(
           static_cast<std::byte*>(std::aligned_alloc(kPageBytes, (bytes + kPageBytes - 1) & ~(kPageBytes - 1))));
-      if (memory_ == nullptr) {
+      if (memory == nullptr) {
         return Error{Errc::kResourceExhausted, fmt::format("no memory for a group's {} bytes", bytes), ""};
       }
-      initialize_block(memory_.get(), config);
+      initialize_block(memory.get(), config);
     }
-    return Block(memory_.get());
+    return Block(memory.get());
   }
 
  private:
@@ -34,7 +36,7 @@ class LoopbackHub final {
   };
 
   std::mutex mutex_;
-  std::unique_ptr<std::byte, Free> memory_;
+  std::map<std::string, std::unique_ptr<std::byte, Free>> memory_;
 };
 
 std::shared_ptr<LoopbackHub> make_loopback_hub() {
@@ -45,7 +47,7 @@ Result<std::unique_ptr<Communicator>> make_loopback_communicator(const Options& 
   RETURN_IF_ERROR(validate_options(options));
   if (options.hub == nullptr) return Error{Errc::kInvalidArgument, "loopback ranks need a hub to meet in", "hub"};
   const BlockConfig config = block_config(options);
-  ASSIGN_OR_RETURN(const Block block, options.hub->block(config));
+  ASSIGN_OR_RETURN(const Block block, options.hub->block(options.name, config));
   const Clock& clock = clock_of(options);
   RETURN_IF_ERROR(
       attach_and_wait(block, config, options.rank, clock, clock.now_ns() + options.timeout_ns, options.cancel));

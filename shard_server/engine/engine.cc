@@ -86,6 +86,11 @@ Status Engine::allocate(const EngineOptions& options) {
   return {};
 }
 
+void Engine::export_state(int32_t slot, WholeState& whole) const {
+  for (const auto& block : blocks_)
+    block->export_state(states_, slot, whole);
+}
+
 std::string Engine::numerics_id() const {
   std::string partition = "aligned";
   if (!partition_.aligned) {
@@ -208,14 +213,15 @@ void Engine::choose_logit_rows(const wire::Step& step, wire::StepDone& done) {
   }
 }
 
-Result<wire::StepDone> Engine::step(const wire::Step& step, collectives::Communicator& communicator,
+Result<wire::StepDone> Engine::step(const wire::Step& step, collectives::GroupCommunicators& communicators,
                                     const Clock& clock) {
   RETURN_IF_ERROR(validate(step));
   const int64_t start_ns = clock.now_ns();
-  const auto before = communicator.statistics();
+  const auto before = communicators.statistics();
   lay_out(step);
   const Batch batch{ids_, runs_, taps_};
-  const BlockContext context{*stream_, communicator, states_, h_, scratch_, gemm_workspace_};
+  const BlockContext context{*stream_, communicators.group(), communicators.sub(), states_, h_, first_, side_,
+                             scratch_, gemm_workspace_};
   for (const auto& block : blocks_)
     RETURN_IF_ERROR(block->forward(context, batch));
 
@@ -237,7 +243,7 @@ Result<wire::StepDone> Engine::step(const wire::Step& step, collectives::Communi
   done.digest = digest.value();
 
   const int64_t end_ns = clock.now_ns();
-  const auto after = communicator.statistics();
+  const auto after = communicators.statistics();
   for (size_t op = 0; op < after.size(); ++op) {
     done.timings.collective_us += (after[op].time_ns - before[op].time_ns) / kUs;
     done.timings.wait_us += (after[op].wait_ns - before[op].wait_ns) / kUs;

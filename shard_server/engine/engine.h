@@ -19,6 +19,7 @@
 #include "kernels/device/stream.h"
 #include "shard_server/blocks/block.h"
 #include "shard_server/blocks/lm_head.h"
+#include "shard_server/collectives/group_communicators.h"
 #include "shard_server/engine/sampler.h"
 #include "shard_server/engine/sequence_table.h"
 #include "shard_server/state/state_pool.h"
@@ -54,11 +55,13 @@ class Engine final {
 
   /// Runs one step together with the other ranks. Errors: kProtocol for a step that breaks the contract of messages.h
   /// (nothing was changed), else those of the collectives (the engine is then unusable, as is the communicator).
-  Result<wire::StepDone> step(const wire::Step& step, collectives::Communicator& communicator, const Clock& clock);
+  Result<wire::StepDone> step(const wire::Step& step, collectives::GroupCommunicators& communicators,
+                              const Clock& clock);
 
   // For tests.
   void set_logit_tap(LogitTap tap) { sampler_->set_tap(std::move(tap)); }
-  const StatePool& states() const { return states_; }
+  /// This rank's part of the state in `slot`.
+  void export_state(int32_t slot, WholeState& whole) const;
   const ModelConfig& config() const { return config_; }
   const Partition& partition() const { return partition_; }
 
@@ -88,7 +91,9 @@ class Engine final {
   int64_t nonfinite_weights_ = 0;
 
   // The current step's batch; capacity is kept from step to step.
-  float* h_ = nullptr;  // [max_rows][H]
+  float* h_ = nullptr;      // [max_rows][H]
+  float* first_ = nullptr;  // the same, of hybrids only
+  float* side_ = nullptr;   // the same, of hybrids only
   std::span<std::byte> scratch_;
   std::span<std::byte> gemm_workspace_;
   std::vector<int32_t> ids_;

@@ -27,7 +27,7 @@ std::optional<wire::Message> RankExecutor::execute(const wire::Message& command)
 std::optional<wire::Message> RankExecutor::run(const wire::Form& form) {
   drop();
   form_ = form;
-  const auto formed = form_communicator();
+  const auto formed = form_communicators();
   if (formed.ok()) return std::nullopt;
   log_error("rank {} cannot reach its peers: {}", options_.rank, to_string(formed.error()));
   drop();
@@ -80,7 +80,7 @@ Result<wire::Ready> RankExecutor::load_engine(const wire::Load& load) {
   return ready;
 }
 
-Status RankExecutor::form_communicator() {
+Status RankExecutor::form_communicators() {
   collectives::Options options;
   options.name = form_->bootstrap;
   options.epoch = form_->epoch;
@@ -94,25 +94,28 @@ Status RankExecutor::form_communicator() {
   options.clock = &clock_;
   options.cancel = &leaving_;
   if (options_.hub_of != nullptr) options.hub = options_.hub_of(form_->bootstrap);
-  ASSIGN_OR_RETURN(auto communicator, options_.communicator(options));
+  std::optional<collectives::SubGroupRanks> sub;
+  if (const auto group = sub_group(plan_.config, partition, options_.rank))
+    sub = {.first = group->first, .world = group->world, .index = group->index};
+  ASSIGN_OR_RETURN(auto communicators, collectives::GroupCommunicators::form(options_.communicator, options, sub));
   const std::scoped_lock lock(mutex_);
-  communicator_ = std::move(communicator);
+  communicators_ = std::move(communicators);
   return {};
 }
 
 std::optional<wire::Message> RankExecutor::run(const wire::Step& step) {
   if (!form_ || form_->epoch != step.epoch || engine_ == nullptr) return std::nullopt;
-  communicator_->set_deadline_ns(clock_.now_ns() + step.deadline_ms * kMs);
-  auto done = engine_->step(step, *communicator_, clock_);
+  communicators_->set_deadline_ns(clock_.now_ns() + step.deadline_ms * kMs);
+  auto done = engine_->step(step, *communicators_, clock_);
   if (done.ok()) {
     const std::scoped_lock lock(mutex_);
-    figures_.collectives = communicator_->statistics();
+    figures_.collectives = communicators_->statistics();
     return *std::move(done);
   }
   const Error error = done.error();
   log_error("rank {} failed in step {}: {}", options_.rank, step.step, to_string(error));
   // Peers wait for this rank's part of the next collective: tell them at once.
-  communicator_->abort(to_string(error));
+  communicators_->abort(to_string(error));
   drop();
   return wire::Failed{step.epoch, static_cast<uint32_t>(options_.rank), error};
 }
@@ -126,17 +129,17 @@ void RankExecutor::drop() {
   form_.reset();
   engine_.reset();
   const std::scoped_lock lock(mutex_);
-  communicator_.reset();
+  communicators_.reset();
   figures_ = {};
 }
 
 void RankExecutor::abort(const std::string& reason) {
-  std::shared_ptr<collectives::Communicator> communicator;
+  std::shared_ptr<collectives::GroupCommunicators> communicators;
   {
     const std::scoped_lock lock(mutex_);
-    communicator = communicator_;
+    communicators = communicators_;
   }
-  if (communicator != nullptr) communicator->abort(reason);
+  if (communicators != nullptr) communicators->abort(reason);
 }
 
 RankFigures RankExecutor::figures() const {

@@ -18,7 +18,7 @@
 #include "common/weights/checkpoint.h"
 #include "common/wire/messages.h"
 #include "kernels/device/stream.h"
-#include "shard_server/collectives/communicator.h"
+#include "shard_server/collectives/group_communicators.h"
 #include "shard_server/engine/engine.h"
 
 namespace krait::shard {
@@ -69,7 +69,7 @@ class RankExecutor final {
   std::optional<wire::Message> run(const wire::Step& step);
   std::optional<wire::Message> run(const wire::Leave& leave);
   Result<wire::Ready> load_engine(const wire::Load& load);
-  Status form_communicator();
+  Status form_communicators();
   void drop();
 
   const RankOptions options_;
@@ -81,7 +81,7 @@ class RankExecutor final {
 
   std::atomic<bool> leaving_ = false;
   mutable std::mutex mutex_;  // over what follows: abort() and figures() come from other threads
-  std::shared_ptr<collectives::Communicator> communicator_;
+  std::shared_ptr<collectives::GroupCommunicators> communicators_;
   RankFigures figures_;
 };
 

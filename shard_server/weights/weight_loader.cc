@@ -31,36 +31,40 @@ Result<float*> WeightLoader::floats(int64_t count) {
   return reinterpret_cast<float*>(bytes);
 }
 
-Result<kernels::PackedMatrix> WeightLoader::matrix(const TensorSpec& spec, int leaves, int64_t first_row, int64_t rows,
-                                                   int64_t columns) {
+Result<kernels::PackedMatrix> WeightLoader::matrix(const TensorSpec& spec, int leaves, const MatrixRows& wanted) {
+  const std::string key =
+      spec.shared ? fmt::format("{}+{}", spec.stored_name(), spec.view.first_element) : std::string();
+  if (const auto at = shared_.find(key); spec.shared && at != shared_.end()) return at->second;
   ASSIGN_OR_RETURN(auto reader, open(spec));
-  if (rows < 0) rows = reader.rows() - first_row;
-  CHECK_LE(first_row + rows, reader.rows());
+  const int64_t rows = wanted.count < 0 ? reader.rows() - wanted.first : wanted.count;
+  CHECK_LE(wanted.first + rows, reader.rows());
+  CHECK(wanted.places.empty() || static_cast<int64_t>(wanted.places.size()) == rows);
   kernels::PackedMatrix packed;
   packed.dtype = dtype_;
-  packed.n = std::max(rows, columns);
+  packed.n = wanted.columns < 0 ? rows : wanted.columns;
   packed.k = reader.row_elements();
   packed.leaves = leaves;
+  CHECK_LE(rows, packed.n);
   ASSIGN_OR_RETURN(packed.data, arena_.allocate(kernels::packed_bytes(dtype_, packed.n, packed.k, leaves)));
   std::vector<float> row(static_cast<size_t>(packed.k));
   for (int64_t i = 0; i < rows; ++i) {
-    reader.read_row(first_row + i, row);
-    kernels::pack_row(packed, i, row.data());
+    reader.read_row(wanted.first + i, row);
+    kernels::pack_row(packed, wanted.places.empty() ? i : wanted.places[static_cast<size_t>(i)], row.data());
   }
   count_nonfinite(spec, reader);
+  if (spec.shared) shared_.emplace(key, packed);
   return packed;
 }
 
-Result<float*> WeightLoader::vector(const TensorSpec& spec, int64_t padded, int64_t first, int64_t count) {
-  ASSIGN_OR_RETURN(auto reader, open(spec));
-  CHECK_EQ(reader.rows(), 1);
-  if (count < 0) count = reader.row_elements() - first;
-  CHECK_LE(count, padded);
+Result<float*> WeightLoader::vector(const TensorSpec& spec, int64_t padded, std::span<const int64_t> places) {
+  ASSIGN_OR_RETURN(const auto all, values(spec));
   ASSIGN_OR_RETURN(float* out, floats(padded));
-  std::vector<float> all(static_cast<size_t>(reader.row_elements()));
-  reader.read_row(0, all);
-  std::copy_n(all.begin() + first, count, out);
-  count_nonfinite(spec, reader);
+  CHECK(places.empty() || places.size() == all.size());
+  for (size_t i = 0; i < all.size(); ++i) {
+    const int64_t at = places.empty() ? static_cast<int64_t>(i) : places[i];
+    CHECK_LT(at, padded);
+    out[at] = all[i];
+  }
   return out;
 }
 

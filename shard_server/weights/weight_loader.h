@@ -2,6 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -14,6 +17,14 @@
 
 namespace krait::shard {
 
+/// Which local rows of a matrix are packed, and where. Rows are columns of the product.
+struct MatrixRows final {
+  int64_t first = 0;
+  int64_t count = -1;               // -1: all from `first` on
+  int64_t columns = -1;             // laid out, those without a row zero; -1: `count`
+  std::span<const int64_t> places;  // the column of each packed row; empty: one after another
+};
+
 /// Reads a row at a time and converts on the way, so that a rank's peak is what it keeps, plus one row.
 /// Matrices and vectors live in the arena.
 class WeightLoader final {
@@ -24,16 +35,14 @@ class WeightLoader final {
 
   int rank() const { return rank_; }
   const Partition& partition() const { return partition_; }
-  Range channels() const { return partition_.range(Unit::kChannel, rank_); }
-  Range vocabulary() const { return partition_.range(Unit::kVocab, rank_); }
+  Range range(Unit unit) const { return partition_.range(unit, rank_); }
 
-  /// Local rows [first_row, first_row + rows) of a matrix, packed; its k is the local row length, cut into `leaves`.
-  /// rows == -1: all. Rows are columns of the product; `columns` of them are laid out, at least `rows`, the rest zero.
-  Result<kernels::PackedMatrix> matrix(const TensorSpec& spec, int leaves, int64_t first_row = 0, int64_t rows = -1,
-                                       int64_t columns = -1);
+  /// A rank's matrix, packed; its k is the local row length, cut into `leaves`. A tensor that several layers share is
+  /// packed once: who asks for it again gets the same memory.
+  Result<kernels::PackedMatrix> matrix(const TensorSpec& spec, int leaves, const MatrixRows& rows = {});
 
-  /// Local elements [first, first + count) of a vector, float32, followed by zeros up to `padded`. count == -1: all.
-  Result<float*> vector(const TensorSpec& spec, int64_t padded, int64_t first = 0, int64_t count = -1);
+  /// A rank's vector, float32: element i at places[i] of `padded`, zeros elsewhere. No places: one after another.
+  Result<float*> vector(const TensorSpec& spec, int64_t padded, std::span<const int64_t> places = {});
 
   /// A whole local tensor, float32 row-major, not in the arena: for what a block rearranges before it keeps it.
   Result<std::vector<float>> values(const TensorSpec& spec);
@@ -52,6 +61,7 @@ class WeightLoader final {
   const int rank_;
   const DType dtype_;
   kernels::Arena& arena_;
+  std::map<std::string, kernels::PackedMatrix> shared_;  // by what was asked for
   int64_t nonfinite_ = 0;
 };
 

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 #include <fstream>
+#include <map>
 #include <stdexcept>
 
 #include "common/base/rng.h"
@@ -71,18 +72,36 @@ std::string safetensors_file(std::span<const TensorToWrite> tensors) {
   return safetensors_file(header + "}", data);
 }
 
+std::vector<int64_t> stored_elements(const TensorSpec& spec) {
+  const int64_t count = TensorView{.shape = spec.shape}.elements();
+  const int64_t rows = spec.shape.empty() ? 1 : spec.shape[0];
+  const int64_t row = rows == 0 ? 0 : count / rows;
+  const int64_t step = spec.view.row_step != 0 ? spec.view.row_step : row;
+  std::vector<int64_t> elements;
+  for (int64_t i = 0; i < count; ++i)
+    elements.push_back(spec.view.first_element + i / row * step + i % row);
+  return elements;
+}
+
 std::vector<TensorToWrite> random_tensors(const ModelPlan& plan, uint64_t seed, DType dtype) {
   SplitMix64 random(seed);
   std::vector<TensorToWrite> tensors;
+  std::vector<std::vector<float>> values;  // of each tensor
+  std::map<std::string, size_t> index;
   for (const BlockPlan& block : plan.blocks) {
     for (const TensorSpec& spec : block.tensors) {
-      if (!spec.source.empty()) continue;
-      std::vector<float> values(static_cast<size_t>(TensorView{.shape = spec.shape}.elements()));
-      for (float& value : values)
-        value = random_value(spec, random);
-      tensors.push_back({spec.name, dtype, spec.shape, encode_floats(values, dtype)});
+      if (!spec.source.empty() && index.contains(spec.source) && spec.view.stored_shape.empty()) continue;
+      const auto [at, is_new] = index.emplace(spec.stored_name(), tensors.size());
+      if (is_new) {
+        tensors.push_back({spec.stored_name(), dtype, spec.stored_shape(), ""});
+        values.emplace_back(static_cast<size_t>(TensorView{.shape = spec.stored_shape()}.elements()));
+      }
+      for (const int64_t element : stored_elements(spec))
+        values[at->second].at(static_cast<size_t>(element)) = random_value(spec, random);
     }
   }
+  for (size_t i = 0; i < tensors.size(); ++i)
+    tensors[i].bytes = encode_floats(values[i], dtype);
   return tensors;
 }
 

@@ -27,6 +27,9 @@ std::string safetensors_file(std::string_view header_json, std::string_view data
 /// A sound file of these tensors, in this order.
 std::string safetensors_file(std::span<const TensorToWrite> tensors);
 
+/// Which elements of the stored tensor a spec views, in the view's order.
+std::vector<int64_t> stored_elements(const TensorSpec& spec);
+
 /// Tensors for every spec of the plan (a tied one is not stored), with seeded random values that keep a small model
 /// in range: norms and D about 1, A_log in [0, 2.5], dt_proj.bias in [-5, -2], the rest uniform about 0 with variance
 /// 1 / fan-in.

@@ -66,7 +66,11 @@ EngineGroup::EngineGroup(const EngineGroupOptions& options) {
     communicator.max_rows = 8;
     communicator.max_width = plan.config.hidden_size;
     communicator.hub = hub;
-    communicators_[static_cast<size_t>(rank)] = value_or_throw(collectives::make_loopback_communicator(communicator));
+    std::optional<collectives::SubGroupRanks> sub;
+    if (const auto found = sub_group(plan.config, partition, rank))
+      sub = {.first = found->first, .world = found->world, .index = found->index};
+    communicators_[static_cast<size_t>(rank)] = value_or_throw(
+        collectives::GroupCommunicators::form(collectives::make_loopback_communicator, communicator, sub));
   });
 }
 
@@ -97,33 +101,14 @@ wire::StepDone EngineGroup::step(wire::Step step) {
   return dones[0];
 }
 
-WholeState whole_state(std::span<const shard::Engine* const> engines, int32_t slot) {
-  const ModelConfig& config = engines[0]->config();
-  const int64_t taps = config.conv_kernel - 1;
-  WholeState whole;
-  whole.conv.resize(static_cast<size_t>(config.layers * config.inner_size * taps));
-  whole.ssm.resize(static_cast<size_t>(config.layers * config.inner_size * config.state_size));
-  for (size_t rank = 0; rank < engines.size(); ++rank) {
-    const shard::Engine& engine = *engines[rank];
-    const Range range = engine.partition().range(Unit::kChannel, static_cast<int>(rank));
-    const int64_t padded = kernels::padded_channels(range.size());
-    const float* base = engine.states().slot(slot);
-    for (int64_t layer = 0; layer < config.layers; ++layer) {
-      const auto& place = engine.states().layers().at(static_cast<size_t>(layer));
-      const int64_t channel0 = layer * config.inner_size + range.begin;
-      for (int64_t c = 0; c < range.size(); ++c) {
-        for (int64_t k = 0; k < taps; ++k) {
-          whole.conv[static_cast<size_t>((channel0 + c) * taps + k)] = base[place.conv_offset + k * padded + c];
-        }
-      }
-      kernels::from_blocked(base + place.ssm_offset, range.size(), config.state_size,
-                            whole.ssm.data() + channel0 * config.state_size);
-    }
-  }
+shard::WholeState whole_state(std::span<const shard::Engine* const> engines, int32_t slot) {
+  shard::WholeState whole;
+  for (const shard::Engine* engine : engines)
+    engine->export_state(slot, whole);
   return whole;
 }
 
-WholeState EngineGroup::state(int32_t slot) const {
+shard::WholeState EngineGroup::state(int32_t slot) const {
   std::vector<const shard::Engine*> engines;
   for (const auto& engine : engines_)
     engines.push_back(engine.get());

@@ -25,15 +25,8 @@ struct EngineGroupOptions final {
   std::vector<double> shares;
 };
 
-/// The recurrent state of one slot, whole: the ranks' slices put together.
-struct WholeState final {
-  std::vector<float> conv;  // [layers][I][K - 1], oldest first
-  std::vector<float> ssm;   // [layers][I][N]
-  friend bool operator==(const WholeState&, const WholeState&) = default;
-};
-
-/// The engines of all ranks, in rank order.
-WholeState whole_state(std::span<const shard::Engine* const> engines, int32_t slot);
+/// The state of one slot, put together from the engines of all ranks.
+shard::WholeState whole_state(std::span<const shard::Engine* const> engines, int32_t slot);
 
 /// Throws std::runtime_error where something fails, so that the test fails and says why.
 class EngineGroup final {
@@ -48,14 +41,14 @@ class EngineGroup final {
   void keep_logits();
   const std::map<int32_t, std::vector<float>>& logits() const { return logits_; }
 
-  WholeState state(int32_t slot) const;
+  shard::WholeState state(int32_t slot) const;
   const ModelConfig& config() const { return engines_[0]->config(); }
   std::string numerics_id() const { return engines_[0]->numerics_id(); }
 
  private:
   SteadyClock clock_;
   std::vector<std::unique_ptr<shard::Engine>> engines_;
-  std::vector<std::unique_ptr<collectives::Communicator>> communicators_;
+  std::vector<std::shared_ptr<collectives::GroupCommunicators>> communicators_;
   std::map<int32_t, std::vector<float>> logits_;
   uint64_t next_step_ = 1;
 };
@@ -65,7 +58,7 @@ struct SequenceResult final {
   std::vector<std::vector<float>> prompt_logits;  // [T][V], when logits are kept
   std::vector<std::vector<float>> decode_logits;  // of each generated token but the first, when kept
   std::vector<int32_t> tokens;
-  WholeState after_prompt;
+  shard::WholeState after_prompt;
 };
 SequenceResult run_sequence(EngineGroup& group, int32_t slot, const std::vector<int32_t>& prompt, int64_t chunk,
                             uint32_t generate, const wire::SamplingParams& sampling);

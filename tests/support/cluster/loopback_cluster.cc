@@ -327,7 +327,7 @@ std::vector<float> LoopbackCluster::logits(int32_t slot, uint32_t position) cons
   throw std::runtime_error(fmt::format("no logits of slot {} at position {}", slot, position));
 }
 
-WholeState LoopbackCluster::state(int32_t slot) const {
+shard::WholeState LoopbackCluster::state(int32_t slot) const {
   std::vector<const shard::Engine*> engines;
   for (const auto& rank : ranks_)
     engines.push_back(rank.engine);

@@ -77,7 +77,7 @@ class LoopbackCluster final {
   /// With keep_logits: those after the token at `position` of the sequence that holds or last held `slot`.
   std::vector<float> logits(int32_t slot, uint32_t position) const;
   /// The state of a slot, whole.
-  WholeState state(int32_t slot) const;
+  shard::WholeState state(int32_t slot) const;
   /// Plans that rank 0 was given, in order.
   const std::vector<wire::Step>& steps() const { return steps_; }
 

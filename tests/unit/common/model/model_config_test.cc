@@ -36,33 +36,35 @@ TEST(ModelConfig, ReadsTheFixture) {
   const auto config =
       parse_model_config(test::read_file(folder + "config.json"), test::read_file(folder + "generation_config.json"));
   ASSERT_TRUE(config.ok()) << to_string(config.error());
-  const ModelConfig expected{.architecture = "mamba",
-                             .hidden_size = 64,
-                             .inner_size = 128,
-                             .state_size = 16,
-                             .dt_rank = 4,
-                             .conv_kernel = 4,
-                             .layers = 4,
-                             .vocab_size = 512,
-                             .norm_eps = 1e-5f,
-                             .tie_word_embeddings = true,
-                             .use_bias = false,
-                             .use_conv_bias = true,
-                             .torch_dtype = "float32",
-                             .eos_ids = {2},
-                             .bos_id = 1};
+  const ModelConfig expected{
+      .architecture = "mamba",
+      .hidden_size = 64,
+      .layers = 4,
+      .vocab_size = 512,
+      .norm_eps = 1e-5f,
+      .tie_word_embeddings = true,
+      .mixer = {.inner_size = 128,
+                .state_size = 16,
+                .conv_kernel = 4,
+                .use_bias = false,
+                .use_conv_bias = true,
+                .dt_rank = 4},
+      .units = {UnitConfig{.count = 128, .block = 16, .width = 1}, {}, {}, {}, {.count = 512, .block = 16}},
+      .torch_dtype = "float32",
+      .eos_ids = {2},
+      .bos_id = 1};
   EXPECT_EQ(*config, expected);
 }
 
 TEST(ModelConfig, AbsentFieldsHaveTheirPublishedDefaults) {
   const ModelConfig config = parsed({});
-  EXPECT_EQ(config.inner_size, 1536);
-  EXPECT_EQ(config.dt_rank, 48);
-  EXPECT_EQ(config.conv_kernel, 4);
+  EXPECT_EQ(config.mixer.inner_size, 1536);
+  EXPECT_EQ(config.mixer.dt_rank, 48);
+  EXPECT_EQ(config.mixer.conv_kernel, 4);
   EXPECT_EQ(config.norm_eps, 1e-5f);
   EXPECT_TRUE(config.tie_word_embeddings);
-  EXPECT_TRUE(config.use_conv_bias);
-  EXPECT_FALSE(config.use_bias);
+  EXPECT_TRUE(config.mixer.use_conv_bias);
+  EXPECT_FALSE(config.mixer.use_bias);
   EXPECT_FALSE(config.bos_id.has_value());
   EXPECT_TRUE(config.unknown_fields.empty());
 }
@@ -74,13 +76,13 @@ TEST(ModelConfig, BothSpellingsOfTheDtype) {
 }
 
 TEST(ModelConfig, AutomaticRankIsASixteenthRoundedUp) {
-  EXPECT_EQ(parsed({{"time_step_rank", "\"auto\""}, {"hidden_size", "100"}}).dt_rank, 7);
-  EXPECT_EQ(parsed({{"time_step_rank", "5"}, {"hidden_size", "100"}}).dt_rank, 5);
+  EXPECT_EQ(parsed({{"time_step_rank", "\"auto\""}, {"hidden_size", "100"}}).mixer.dt_rank, 7);
+  EXPECT_EQ(parsed({{"time_step_rank", "5"}, {"hidden_size", "100"}}).mixer.dt_rank, 5);
 }
 
 TEST(ModelConfig, IntermediateSizeRulesOverExpand) {
-  EXPECT_EQ(parsed({{"expand", "16"}, {"intermediate_size", "1000"}}).inner_size, 1000);
-  EXPECT_EQ(parsed({{"expand", "3"}}).inner_size, 2304);
+  EXPECT_EQ(parsed({{"expand", "16"}, {"intermediate_size", "1000"}}).mixer.inner_size, 1000);
+  EXPECT_EQ(parsed({{"expand", "3"}}).mixer.inner_size, 2304);
 }
 
 TEST(ModelConfig, EndIdsAreTheUnionOfBothFiles) {

@@ -2,11 +2,13 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <set>
 
 #include "common/model/architecture.h"
 #include "tests/support/golden.h"
+#include "tests/support/safetensors_writer.h"
 
 namespace krait {
 namespace {
@@ -14,27 +16,39 @@ namespace {
 ModelConfig small_config() {
   return {.architecture = "mamba",
           .hidden_size = 10,
-          .inner_size = 12,
-          .state_size = 3,
-          .dt_rank = 2,
-          .conv_kernel = 4,
           .layers = 2,
           .vocab_size = 30,
           .tie_word_embeddings = true,
-          .use_conv_bias = true};
+          .mixer = {.inner_size = 12, .state_size = 3, .conv_kernel = 4, .use_conv_bias = true, .dt_rank = 2}};
 }
 
 std::map<std::string, Shape> shapes_by_name(const ModelPlan& plan) {
   std::map<std::string, Shape> shapes;
   for (const BlockPlan& block : plan.blocks) {
     for (const TensorSpec& spec : block.tensors)
-      shapes[spec.stored_name()] = spec.shape;
+      shapes[spec.stored_name()] = spec.stored_shape();
   }
   return shapes;
 }
 
-TEST(ModelPlan, HasExactlyTheTensorsOfTheFixture) {
-  const std::string folder = test::golden_path("models/mamba/");
+class EveryFamily : public testing::TestWithParam<const char*> {};
+
+INSTANTIATE_TEST_SUITE_P(Fixtures, EveryFamily, testing::Values("mamba", "falcon_mamba", "mamba2", "zamba", "zamba2"),
+                         [](const auto& info) { return std::string(info.param); });
+
+TEST(ModelPlan, EveryArchitectureHasAFixture) {
+  EXPECT_EQ(all_architectures().size(), 5u) << "add it to EveryFamily";
+}
+
+ModelPlan fixture_plan(const std::string& family) {
+  const auto config = parse_model_config(test::read_file(test::golden_path("models/" + family + "/config.json")));
+  EXPECT_TRUE(config.ok()) << to_string(config.error());
+  EXPECT_TRUE(config->unknown_fields.empty()) << config->unknown_fields.front();
+  return *make_model_plan(*config);
+}
+
+TEST_P(EveryFamily, HasExactlyTheTensorsOfTheFixture) {
+  const std::string folder = test::golden_path(fmt::format("models/{}/", GetParam()));
   const auto config = parse_model_config(test::read_file(folder + "config.json"));
   ASSERT_TRUE(config.ok());
   const auto plan = make_model_plan(*config);
@@ -76,37 +90,45 @@ TEST(ModelPlan, ATiedHeadIsReadFromTheEmbeddings) {
 
 TEST(ModelPlan, BiasesAreThereWhereTheConfigSaysSo) {
   ModelConfig config = small_config();
-  config.use_bias = true;
-  config.use_conv_bias = false;
+  config.mixer.use_bias = true;
+  config.mixer.use_conv_bias = false;
   const auto plan = make_model_plan(config);
   const BlockPlan& block = plan->blocks[1];
   EXPECT_EQ(block.find("conv1d.bias"), nullptr);
-  ASSERT_NE(block.find("in_proj.bias"), nullptr);
-  EXPECT_EQ(block.find("in_proj.bias")->cut, block.find("in_proj.weight")->cut);
+  ASSERT_NE(block.find("in_proj_z.bias"), nullptr);
+  EXPECT_EQ(block.find("in_proj_z.bias")->cut, block.find("in_proj_z.weight")->cut);
   ASSERT_NE(block.find("out_proj.bias"), nullptr);
   EXPECT_TRUE(block.find("out_proj.bias")->cut.whole());
 }
 
-TEST(ModelPlan, EveryCutIsOfItsTensor) {
-  ModelConfig config = small_config();
-  config.use_bias = true;
-  for (const Architecture* architecture : all_architectures()) {
-    config.architecture = architecture->name;
-    const auto plan = make_model_plan(config);
-    ASSERT_TRUE(plan.ok()) << architecture->name;
-    std::set<std::string> names;
-    for (const BlockPlan& block : plan->blocks) {
-      for (const TensorSpec& spec : block.tensors) {
-        EXPECT_TRUE(names.insert(spec.name).second) << spec.name << " twice";
-        if (spec.cut.whole()) continue;
-        ASSERT_LT(static_cast<size_t>(spec.cut.axis), spec.shape.size()) << spec.name;
-        int64_t extent = 0;
-        for (const Segment& segment : spec.cut.segments)
-          extent += segment.elements();
-        EXPECT_EQ(extent, spec.shape[static_cast<size_t>(spec.cut.axis)]) << spec.name;
-      }
+TEST_P(EveryFamily, CutsAreOfTheirTensors) {
+  for (const BlockPlan& block : fixture_plan(GetParam()).blocks) {
+    std::set<std::string> roles;
+    for (const TensorSpec& spec : block.tensors) {
+      EXPECT_TRUE(roles.insert(spec.role).second) << spec.role << " twice";
+      if (spec.cut.whole()) continue;
+      ASSERT_LT(static_cast<size_t>(spec.cut.axis), spec.shape.size()) << spec.name;
+      int64_t extent = 0;
+      for (const Segment& segment : spec.cut.segments)
+        extent += segment.elements();
+      EXPECT_EQ(extent, spec.shape[static_cast<size_t>(spec.cut.axis)]) << spec.name;
     }
   }
+}
+
+TEST_P(EveryFamily, ViewsShareOutEveryElementOnce) {
+  std::map<std::string, std::vector<int>> uses;  // of each stored element, by tensor
+  for (const BlockPlan& block : fixture_plan(GetParam()).blocks) {
+    for (const TensorSpec& spec : block.tensors) {
+      if (!spec.source.empty()) continue;  // another layer's, or the embeddings
+      auto& counts = uses[spec.name];
+      counts.resize(static_cast<size_t>(TensorView{.shape = spec.stored_shape()}.elements()));
+      for (const int64_t element : test::stored_elements(spec))
+        ++counts.at(static_cast<size_t>(element));
+    }
+  }
+  for (const auto& [name, counts] : uses)
+    EXPECT_EQ(std::count(counts.begin(), counts.end(), 1), static_cast<int64_t>(counts.size())) << name;
 }
 
 TEST(ModelPlan, AnUnknownArchitectureIsAnError) {

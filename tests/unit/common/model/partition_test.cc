@@ -9,7 +9,10 @@ namespace krait {
 namespace {
 
 ModelConfig sizes(int64_t inner, int64_t vocab) {
-  return {.inner_size = inner, .vocab_size = vocab};
+  ModelConfig config;
+  config.unit(Unit::kChannel) = {.count = inner, .block = 16, .width = 1};
+  config.unit(Unit::kVocab) = {.count = vocab, .block = 16};
+  return config;
 }
 
 Partition partition_of(int64_t inner, int64_t vocab, int world, std::vector<double> shares = {}) {
@@ -106,8 +109,8 @@ TEST(Partition, APartitionFromElsewhereIsChecked) {
     const Status status = check_partition(config, partition);
     return !status.ok() && status.error().param == "partition";
   };
-  constexpr size_t kChannel = 0;
-  constexpr size_t kVocab = 1;
+  constexpr auto kChannel = static_cast<size_t>(Unit::kChannel);
+  constexpr auto kVocab = static_cast<size_t>(Unit::kVocab);
   EXPECT_TRUE(check_partition(config, sound).ok());
   EXPECT_TRUE(refused([](Partition& p) { p.world = 0; }));
   EXPECT_TRUE(refused([](Partition& p) { p.world = 3; }));
@@ -137,6 +140,55 @@ TEST(LocalParts, WidthsAndSharedSegmentsFitOneCut) {
   const Partition two = partition_of(128, 512, 2);
   EXPECT_EQ(local_parts(spec, two, 1), (Ranges{{128, 256}, {256, 266}}));
   EXPECT_EQ(local_shape(spec, two, 0), (Shape{138}));
+}
+
+TEST(LocalParts, AGroupIsHeldByEveryRankThatUsesIt) {
+  ModelConfig config;
+  config.unit(Unit::kHead) = {.count = 6, .block = 1, .width = 4, .parts = 3};
+  const auto partition = make_partition(config, 4);
+  ASSERT_TRUE(partition.ok());
+  EXPECT_EQ(partition->of(Unit::kHead), (Ranges{{0, 1}, {1, 3}, {3, 4}, {4, 6}}));
+  EXPECT_FALSE(partition->aligned);
+  const Segment groups{.kind = Segment::Kind::kCover, .unit = Unit::kHead, .count = 3, .width = 5};
+  const TensorSpec spec{.shape = {15}, .cut = {.axis = 0, .segments = {groups}}};
+  EXPECT_EQ(local_parts(spec, *partition, 0), (Ranges{{0, 5}}));
+  EXPECT_EQ(local_parts(spec, *partition, 1), (Ranges{{0, 10}}));
+  EXPECT_EQ(local_parts(spec, *partition, 2), (Ranges{{5, 10}}));
+  EXPECT_EQ(local_parts(spec, *partition, 3), (Ranges{{10, 15}}));
+}
+
+TEST(LocalParts, AHeadOfSeveralHasItsOwnChannels) {
+  const Segment second{.unit = Unit::kChannel, .count = 64, .first = 64};
+  const TensorSpec spec{.shape = {3, 64}, .cut = {.axis = 1, .segments = {second}}};
+  const Partition three = partition_of(128, 512, 3);  // 0..32, 32..80, 80..128
+  EXPECT_TRUE(local_parts(spec, three, 0).empty());
+  EXPECT_EQ(local_parts(spec, three, 1), (Ranges{{0, 16}}));
+  EXPECT_EQ(local_parts(spec, three, 2), (Ranges{{16, 64}}));
+}
+
+TEST(Partition, PartsWithSumsOfTheirOwnMustNest) {
+  const auto aligned = [](int64_t count, int64_t width, int64_t parts, int world) {
+    ModelConfig config;
+    config.unit(Unit::kHead) = {.count = count, .block = 1, .width = width, .parts = parts};
+    return make_partition(config, world)->aligned;
+  };
+  EXPECT_TRUE(aligned(8, 16, 1, 8));
+  EXPECT_TRUE(aligned(8, 16, 2, 8));
+  EXPECT_TRUE(aligned(8, 16, 8, 2));
+  EXPECT_FALSE(aligned(24, 16, 3, 2));  // the second group lies across the cut
+  EXPECT_FALSE(aligned(4, 16, 1, 8));   // heads are not cut
+  EXPECT_FALSE(aligned(8, 1, 2, 2));    // four channels of a group are no eight leaves
+}
+
+TEST(Partition, RanksThatShareAPartAreASubGroup) {
+  ModelConfig config;
+  config.unit(Unit::kChannel) = {.count = 128, .block = 16, .width = 1, .parts = 2};
+  EXPECT_FALSE(sub_group(config, *make_partition(config, 2), 0).has_value());
+  EXPECT_EQ(sub_group(config, *make_partition(config, 8), 5), (SubGroup{.first = 4, .world = 4, .index = 1}));
+  EXPECT_FALSE(sub_group(config, *make_partition(config, 3), 1).has_value());
+  EXPECT_EQ(make_partition(config, 8)->leaves_of_part(2), 2);
+  EXPECT_EQ(make_partition(config, 2)->leaves_of_part(2), 8);
+  EXPECT_EQ(make_partition(config, 8)->leaves(), 1);
 }
 
 TEST(LocalParts, AnEmptyRangeGivesAnEmptyTensor) {

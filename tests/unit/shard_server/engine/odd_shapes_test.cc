@@ -79,7 +79,7 @@ void check_model(uint64_t seed) {
     const auto sharded = run(folder.path(), world, DType::kF32, prompt, 4);
     if (aligned) {
       EXPECT_TRUE(sharded.prompt_logits == whole.prompt_logits) << "other bits at world " << world;
-      EXPECT_TRUE(sharded.after_prompt.ssm == whole.after_prompt.ssm) << "other states at world " << world;
+      EXPECT_TRUE(sharded.after_prompt == whole.after_prompt) << "other states at world " << world;
     }
     EXPECT_LE(distance(sharded.prompt_logits, whole.prompt_logits), kTolerance) << "world " << world;
   }

@@ -31,8 +31,7 @@ struct Bits final {
   std::vector<std::vector<float>> prompt_logits;
   std::vector<std::vector<float>> decode_logits;
   std::vector<int32_t> tokens;
-  std::vector<float> conv;
-  std::vector<float> ssm;
+  shard::WholeState state;
   friend bool operator==(const Bits&, const Bits&) = default;
 };
 
@@ -42,7 +41,7 @@ Bits bits_of(const EngineGroupOptions& options, int64_t chunk) {
   SplitMix64 random(11);
   const auto prompt = random_tokens(random, 83, static_cast<uint64_t>(group.config().vocab_size));
   auto run = run_sequence(group, 2, prompt, chunk, 12, scored(5));
-  return {run.prompt_logits, run.decode_logits, run.tokens, run.after_prompt.conv, run.after_prompt.ssm};
+  return {run.prompt_logits, run.decode_logits, run.tokens, run.after_prompt};
 }
 
 EngineGroupOptions options_of(const std::string& model, int world, int threads, DType dtype) {
@@ -155,7 +154,7 @@ TEST_P(SameBits, AmongThirtyOneOthersThatComeAndGo) {
     EngineGroup group(options);
     group.keep_logits();
     auto run = run_sequence(group, 0, prompt, 60, 10, scored(5));
-    alone = {run.prompt_logits, run.decode_logits, run.tokens, {}, {}};
+    alone = {run.prompt_logits, run.decode_logits, run.tokens, {}};
   }
   EngineGroup group(options);
   group.keep_logits();

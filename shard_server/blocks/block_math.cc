@@ -1,0 +1,83 @@
+#include "shard_server/blocks/block_math.h"
+
+#include <algorithm>
+
+#include "kernels/norm/rms_norm.h"
+#include "kernels/pointwise/rows.h"
+
+namespace krait::shard {
+
+void product(const BlockContext& context, const Rows& a, int64_t rows, const kernels::PackedMatrix& weights,
+             const Rows& out, const float* bias, bool accumulate) {
+  if (weights.n == 0) return;
+  if (weights.k == 0) {
+    CHECK(bias == nullptr);
+    for (int64_t row = 0; row < rows && !accumulate; ++row)
+      std::fill_n(out.data + row * out.stride, weights.n, 0.0f);
+    return;
+  }
+  kernels::GemmArgs args;
+  args.a = a.data;
+  args.lda = a.stride;
+  args.m = rows;
+  args.weights = &weights;
+  args.out = out.data;
+  args.ldo = out.stride;
+  args.accumulate = accumulate;
+  args.bias = bias;
+  args.workspace = context.gemm_workspace;
+  kernels::gemm(context.stream, args);
+}
+
+int64_t product_workspace_bytes(int64_t max_rows, std::span<const kernels::PackedMatrix* const> matrices) {
+  int64_t bytes = 0;
+  for (const auto* matrix : matrices)
+    bytes = std::max(bytes, kernels::gemm_workspace_bytes(max_rows, matrix->k, matrix->dtype));
+  return bytes;
+}
+
+void mixer_input(const BlockContext& context, bool follows_shared, const float* norm, float eps, int64_t hidden,
+                 int64_t rows, float* u) {
+  const float* x = context.h;
+  if (follows_shared) {
+    kernels::add_rows(context.stream, context.side, hidden, context.h, hidden, rows, hidden);
+    x = context.side;
+  }
+  kernels::rms_norm(context.stream, {.rows = rows,
+                                     .width = hidden,
+                                     .x = x,
+                                     .x_stride = hidden,
+                                     .weight = norm,
+                                     .eps = eps,
+                                     .out = u,
+                                     .out_stride = hidden});
+}
+
+void add_to_residual(const BlockContext& context, const Rows& delta, const float* bias, int64_t hidden, int64_t rows) {
+  if (bias != nullptr) kernels::add_rows(context.stream, delta.data, delta.stride, bias, 0, rows, hidden);
+  kernels::add_rows(context.stream, context.h, hidden, delta.data, delta.stride, rows, hidden);
+}
+
+Status load_conv_taps(WeightLoader& loader, const TensorSpec& spec, int64_t taps, std::span<const int64_t> places,
+                      int64_t first, int64_t columns, float* out) {
+  ASSIGN_OR_RETURN(const auto by_channel, loader.values(spec));
+  const auto channels = static_cast<int64_t>(by_channel.size()) / taps;
+  for (int64_t c = 0; c < channels; ++c) {
+    const int64_t at = first + (places.empty() ? c : places[static_cast<size_t>(c)]);
+    CHECK_LT(at, columns);
+    for (int64_t j = 0; j < taps; ++j)
+      out[j * columns + at] = by_channel[static_cast<size_t>(c * taps + j)];
+  }
+  return {};
+}
+
+void export_conv(const float* state, int64_t taps, int64_t columns, std::span<const int64_t> places, int64_t first,
+                 int64_t channels, float* out) {
+  for (int64_t c = 0; c < channels; ++c) {
+    const int64_t at = first + (places.empty() ? c : places[static_cast<size_t>(c)]);
+    for (int64_t j = 0; j < taps; ++j)
+      out[c * taps + j] = state[j * columns + at];
+  }
+}
+
+}  // namespace krait::shard

@@ -1,0 +1,43 @@
+// What blocks do alike: products with packed weights, the mixer's input, the way back to the residual stream.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "shard_server/blocks/block.h"
+
+namespace krait::shard {
+
+/// Rows of floats, `stride` apart.
+struct Rows final {
+  float* data = nullptr;
+  int64_t stride = 0;
+
+  Rows from(int64_t column) const { return {data + column, stride}; }
+};
+
+/// out[rows][n] = a[rows][k] weights^T + bias, or added to what `out` holds. A matrix without rows gives nothing, one
+/// without columns zeros: a rank without channels adds nothing to a sum.
+void product(const BlockContext& context, const Rows& a, int64_t rows, const kernels::PackedMatrix& weights,
+             const Rows& out, const float* bias = nullptr, bool accumulate = false);
+
+/// The workspace that the hungriest of these products needs.
+int64_t product_workspace_bytes(int64_t max_rows, std::span<const kernels::PackedMatrix* const> matrices);
+
+/// u[rows][H] = rms_norm(h), or of h + side after a shared transformer (which is then used up).
+void mixer_input(const BlockContext& context, bool follows_shared, const float* norm, float eps, int64_t hidden,
+                 int64_t rows, float* u);
+
+/// h += delta + bias, H columns.
+void add_to_residual(const BlockContext& context, const Rows& delta, const float* bias, int64_t hidden, int64_t rows);
+
+/// conv1d.weight [C, 1, K] of a rank's channels as [K][columns]: channel c at first + c, or at first + places[c] where
+/// there are places. A vector is of one tap.
+Status load_conv_taps(WeightLoader& loader, const TensorSpec& spec, int64_t taps, std::span<const int64_t> places,
+                      int64_t first, int64_t columns, float* out);
+
+/// A slot's conv_state [taps][columns], at those columns, as rows of [channels][taps].
+void export_conv(const float* state, int64_t taps, int64_t columns, std::span<const int64_t> places, int64_t first,
+                 int64_t channels, float* out);
+
+}  // namespace krait::shard

@@ -1,0 +1,41 @@
+// What one rank talks through: all ranks of its group, and those with which it shares a part of the model.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string_view>
+
+#include "shard_server/collectives/communicator.h"
+
+namespace krait::collectives {
+
+/// Neighbouring ranks within a group that add for themselves.
+struct SubGroupRanks final {
+  int first = 0;
+  int world = 1;
+  int index = 0;  // among the sub-groups
+};
+
+/// A failure of either is a failure of both: no rank waits in the one for a peer that was lost in the other.
+class GroupCommunicators final {
+ public:
+  /// Forms the group's communicator with `options`, then the sub-group's with the same ones. Errors are the factory's.
+  static Result<std::shared_ptr<GroupCommunicators>> form(CommunicatorFactory factory, const Options& options,
+                                                          const std::optional<SubGroupRanks>& sub);
+
+  Communicator& group() { return *group_; }
+  Communicator* sub() { return sub_.get(); }
+
+  void set_deadline_ns(int64_t deadline_ns);
+  void abort(std::string_view reason);
+  /// Of both together.
+  Statistics statistics() const;
+
+ private:
+  GroupCommunicators() = default;
+
+  std::unique_ptr<Communicator> group_;
+  std::unique_ptr<Communicator> sub_;
+};
+
+}  // namespace krait::collectives
