@@ -1,9 +1,10 @@
 """A coordinator and its groups of shard servers on this machine: started, awaited, watched, stopped."""
 
+import contextlib
 import http.client
+import itertools
 import json
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -90,17 +91,25 @@ class Cluster:
         return daemons
 
     def _metrics_ports(self, count):
-        """From 9100 on, those that are free; any (0) when --port 0 asks for that."""
-        candidate = FIRST_METRICS_PORT
-        for _ in range(count):
-            while self._options.port != 0 and candidate < FIRST_METRICS_PORT + 1000:
-                free = port_is_free(self._options.metrics_host, candidate)
-                candidate += 1
-                if free:
-                    yield candidate - 1
-                    break
-            else:
-                yield 0
+        """A port for each process: any (0) with --port 0; the asked ones or a refusal with --metrics-port; else from 9100
+        on, those that are free, and a word if that is not where they are looked for."""
+        o = self._options
+        if o.metrics_port is None and o.port == 0:
+            return iter([0] * count)
+        first = FIRST_METRICS_PORT if o.metrics_port is None else o.metrics_port
+        wanted = range(first, first + count)
+        taken = [port for port in wanted if not port_is_free(o.metrics_host, port)]
+        if not taken:
+            return iter(wanted)
+        if o.metrics_port is not None:
+            raise Failure(
+                f"{o.metrics_host}:{_list(taken)} is in use or not an address of this machine; "
+                f"choose another with --metrics-port (the first of {count})"
+            )
+        spare = (port for port in range(first, first + 1000) if port_is_free(o.metrics_host, port))
+        ports = list(itertools.islice(itertools.chain(spare, itertools.repeat(0)), count))
+        self._terminal.say("note", f"metrics: {_list(taken)} is in use by others, so the ports are {_list(ports)}")
+        return iter(ports)
 
     @property
     def coordinator(self):
@@ -225,7 +234,7 @@ class Cluster:
         self._end(shards, SHARD_GRACE_S)
         leftovers.sweep_segments()
         kept = self._keep_logs() if self.keep_logs or self.any_died else None
-        leftovers.clear_run_dir(self.run_dir, self._created)
+        leftovers.clear_run_dir(self.run_dir, self._created and kept is None)
         self._janitor.stdin.close()
         self._janitor.wait()
         return kept
@@ -247,15 +256,11 @@ class Cluster:
                 daemon.process.wait()
 
     def _keep_logs(self):
-        if not self._created:
-            return self.run_dir / "logs"
-        kept = REPOSITORY / "build" / "last-failure"
-        try:
-            shutil.rmtree(kept, ignore_errors=True)
-            shutil.copytree(self.run_dir / "logs", kept)
-        except OSError:
-            return None
-        return kept
+        if self._created:
+            leftovers.keep_logs(self.run_dir)
+            with contextlib.suppress(Failure):  # a dead janitor removes nothing
+                self._tell_janitor({"run_dir": str(self.run_dir), "created": False})
+        return self.run_dir / "logs"
 
     # ---- the janitor
 
@@ -280,6 +285,10 @@ class Cluster:
             self._janitor.stdin.flush()
         except BrokenPipeError:
             raise Failure("the launcher's janitor process has died") from None
+
+
+def _list(numbers):
+    return ", ".join(str(number) for number in numbers)
 
 
 def _waits_for(body):

@@ -15,6 +15,8 @@ MAX_SOCKET_PATH = 107
 LONGEST_SOCKET_NAME = 40
 PREFIX = "krait-"
 OURS = ("launcher.json", "cluster.json", "prometheus-targets.json")
+KEPT_MARK = "logs-of-a-failure"
+MAX_KEPT = 8  # folders with logs of runs that failed
 
 
 def process_start(pid):
@@ -81,16 +83,28 @@ def clear_run_dir(path, created):
             pass
 
 
+def keep_logs(path):
+    """Of a folder that we made and whose run went wrong, only the logs stay, until newer failures take their place."""
+    (path / KEPT_MARK).touch()
+    clear_run_dir(path, created=False)
+
+
 def sweep_run_dirs():
-    """Directories of dead launchers of this user whose janitors were killed too. Their daemons watch the launcher's pid
-    and are gone or going. Only folders that bear a launcher's mark are ours to remove."""
+    """Directories of dead launchers of this user whose janitors were killed too, and the oldest logs of failures. The
+    daemons of a dead launcher watch its pid and are gone or going. Only folders that bear our mark are ours to remove."""
+    kept = []
     for path in default_parent().glob(PREFIX + "*"):
         try:
-            ours = path.is_dir() and not path.is_symlink() and path.stat().st_uid == os.getuid()
-            if ours and (path / "launcher.json").is_file() and _owner(path) is None:
+            if not path.is_dir() or path.is_symlink() or path.stat().st_uid != os.getuid():
+                continue
+            if (path / "launcher.json").is_file() and _owner(path) is None:
                 shutil.rmtree(path, ignore_errors=True)
+            elif (path / KEPT_MARK).is_file():
+                kept.append(((path / KEPT_MARK).stat().st_mtime, path))
         except OSError:
             continue
+    for _, path in sorted(kept)[: -MAX_KEPT + 1 or None]:
+        shutil.rmtree(path, ignore_errors=True)
 
 
 def sweep_segments():

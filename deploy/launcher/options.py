@@ -1,6 +1,7 @@
 """The command line of deploy/up."""
 
 import argparse
+import json
 import os
 import pathlib
 import sys
@@ -9,6 +10,8 @@ REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 DEMO_MODEL = REPOSITORY / "deploy" / "demo_model"
 MAX_RANKS = 8
 MAX_GROUPS = 64
+MAX_PROCESSES = 1 + MAX_RANKS * MAX_GROUPS
+MAX_INDEX_BYTES = 64 << 20
 
 EPILOG = """After `--` a command may follow: it runs once the cluster is ready, with KRAIT_URL, KRAIT_METRICS_URL and
 KRAIT_RUN_DIR set, and deploy/up stops the cluster and exits with its exit code. What deploy/up itself says then goes to
@@ -87,7 +90,13 @@ def _parser():
         type=_between(0, 65535),
         default=8000,
         metavar="N",
-        help="of the REST API (default: %(default)s; metrics from 9100 on); 0 picks every port",
+        help="of the REST API (default: %(default)s); 0 picks every port",
+    )
+    p.add_argument(
+        "--metrics-port",
+        type=_between(1, 65535 - MAX_PROCESSES),
+        metavar="N",
+        help="of the coordinator's metrics, the others follow (default: from 9100 on, those that are free)",
     )
     p.add_argument("--metrics-host", metavar="HOST", help="address of the metrics (default: that of --host)")
     p.add_argument("--served-model-name", metavar="NAME", help="name that clients use (default: that of the folder)")
@@ -136,7 +145,26 @@ def _check_files(options):
             sys.exit(2)
 
     need(options.model.is_dir(), f"--model {options.model}: no such folder")
-    need((options.model / "config.json").is_file(), f"--model {options.model}: no config.json there")
+    fault = _fault_of_model(options.model)
+    need(fault is None, f"--model {options.model}: {fault}")
     for name in ("tokenizer", "api_key_file"):
         path = getattr(options, name)
         need(path is None or path.is_file(), f"--{name.replace('_', '-')} {path}: no such file")
+
+
+def _fault_of_model(folder):
+    """What is missing, or None. The daemons look closer; this is what can be told before minutes of building."""
+    if not (folder / "config.json").is_file():
+        return "no config.json there"
+    if (folder / "model.safetensors").is_file():
+        return None
+    index = folder / "model.safetensors.index.json"
+    if not index.is_file():
+        return "neither model.safetensors nor model.safetensors.index.json there"
+    try:
+        with open(index, encoding="utf-8") as file:
+            names = sorted({str(name) for name in json.loads(file.read(MAX_INDEX_BYTES))["weight_map"].values()})
+    except (OSError, ValueError, KeyError, AttributeError, TypeError):
+        return "model.safetensors.index.json cannot be read"
+    missing = [name for name in names if not (folder / name).is_file()]
+    return f"model.safetensors.index.json names {missing[0]}, which is not there" if missing else None

@@ -1,23 +1,37 @@
 """The launcher alone, over small stand-ins for the daemons: what it starts, says, and leaves behind."""
 
+import contextlib
 import fcntl
+import io
 import json
 import os
 import pathlib
+import re
+import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
+import types
 
 import pytest
 
 from launch import FAKE_BUILD, REPOSITORY, UP, Up, is_alive, run_up, wait_for
+
+sys.path.insert(0, str(REPOSITORY / "deploy" / "launcher"))
+
+import cluster  # noqa: E402
+import leftovers  # noqa: E402
+import terminal  # noqa: E402
+from cluster import port_is_free  # noqa: E402
 
 
 @pytest.fixture(scope="module")
 def model():
     with tempfile.TemporaryDirectory(prefix="kt-model-") as path:
         (pathlib.Path(path) / "config.json").write_text("{}", encoding="utf-8")
+        (pathlib.Path(path) / "model.safetensors").touch()
         (pathlib.Path(path) / "tokenizer.json").write_text("{}", encoding="utf-8")
         yield path
 
@@ -121,7 +135,23 @@ def test_a_death_while_starting_is_named(fake, who, order, words):
     assert done.returncode == 1
     for word in words:
         assert word in done.stderr
-    assert "logs kept in" in done.stderr
+    log = pathlib.Path(re.search("  log: (.*)", done.stderr)[1])
+    assert words[-1] in log.read_text(encoding="utf-8"), "what it names is there"
+    assert f"logs kept in {log.parent}" in done.stderr
+    assert sorted(path.name for path in log.parents[1].iterdir()) == ["logs", "logs-of-a-failure"]
+    shutil.rmtree(log.parents[1])
+
+
+def test_logs_of_failures_do_not_pile_up(tmp_path, monkeypatch):
+    monkeypatch.setattr(leftovers, "default_parent", lambda: tmp_path)
+    for number in range(leftovers.MAX_KEPT + 3):
+        folder, created = leftovers.make_run_dir(None)
+        (folder / "logs").mkdir()
+        leftovers.keep_logs(folder)
+        os.utime(folder / leftovers.KEPT_MARK, (number, number))
+        leftovers.sweep_run_dirs()
+        assert created and (folder / "logs").exists(), "the newest stays"
+    assert len(list(tmp_path.iterdir())) == leftovers.MAX_KEPT - 1, "and there is room for one more"
 
 
 def test_a_silent_process_is_named_when_patience_ends(fake):
@@ -224,6 +254,64 @@ def test_a_port_in_use_is_refused_before_anything_starts(fake):
         done = run_up(*fake, "--port", port, "--", "true")
     assert done.returncode == 1
     assert f"127.0.0.1:{port} is in use" in done.stderr
+
+
+@contextlib.contextmanager
+def taken_port(first=20_000):
+    """A port that somebody listens on, with five free ones after it."""
+    for port in range(first, 30_000, 10):
+        if all(port_is_free("127.0.0.1", port + i) for i in range(6)):
+            with socket.socket() as taken:
+                taken.bind(("127.0.0.1", port))
+                taken.listen()
+                yield port
+            return
+
+
+def test_a_metrics_port_that_was_asked_for_and_is_in_use_is_refused(fake):
+    with taken_port() as port:
+        done = run_up(*fake, "--metrics-port", port - 1, "--", "true")
+        assert done.returncode == 1
+        assert f"127.0.0.1:{port} is in use" in done.stderr and "--metrics-port" in done.stderr
+
+
+def test_metrics_ports_that_are_not_the_usual_ones_are_said(fake, monkeypatch):
+    with taken_port() as port:
+        monkeypatch.setattr(cluster, "FIRST_METRICS_PORT", port)
+        said = io.StringIO()
+        options = types.SimpleNamespace(metrics_host="127.0.0.1", metrics_port=None, port=8000)
+        planner = types.SimpleNamespace(_options=options, _terminal=terminal.Terminal(said))
+        assert list(cluster.Cluster._metrics_ports(planner, 3)) == [port + 1, port + 2, port + 3]
+        assert f"{port} is in use by others, so the ports are {port + 1}, {port + 2}, {port + 3}" in said.getvalue()
+
+
+def test_asked_metrics_ports_reach_the_processes(fake):
+    with taken_port() as port:
+        script = 'cat "$KRAIT_RUN_DIR/cluster.json"'
+        done = run_up(*fake, "--metrics-port", port + 1, "--", "bash", "-c", script)
+    assert done.returncode == 0, done.stderr
+    assert [p["metrics_port"] for p in json.loads(done.stdout)["processes"]] == [port + 1, port + 2, port + 3]
+
+
+@pytest.mark.parametrize(
+    "files, words",
+    [
+        ({}, "no config.json"),
+        ({"config.json": "{}"}, "neither model.safetensors nor"),
+        ({"config.json": "{}", "model.safetensors.index.json": "]"}, "index.json cannot be read"),
+        ({"config.json": "{}", "model.safetensors.index.json": '{"weight_map": 3}'}, "index.json cannot be read"),
+        (
+            {"config.json": "{}", "model.safetensors.index.json": '{"weight_map": {"a": "x.safetensors"}}'},
+            "names x.safetensors, which is not there",
+        ),
+    ],
+)
+def test_a_model_that_is_incomplete_is_refused_before_anything_is_built(tmp_path, files, words):
+    for name, text in files.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    done = run_up("--model", tmp_path, "--", "true", build_first=True)
+    assert done.returncode == 2
+    assert words in done.stderr and "build" not in done.stderr
 
 
 @pytest.mark.parametrize(
