@@ -1,79 +1,13 @@
 """What a rank takes while it loads: its tensors in the run's type, 15 % and 64 MiB. Pages of files do not count."""
 
-import array
-import json
 import pathlib
-import struct
 import threading
 import time
 
 import pytest
 
 from launch import Up
-
-HIDDEN, INNER, STATE, RANK, TAPS, LAYERS, VOCAB = 768, 1536, 16, 48, 4, 10, 20_000
-
-
-def _tensors():
-    """(name, shape, elements that a rank of two holds)"""
-    yield "backbone.embeddings.weight", (
-        VOCAB,
-        HIDDEN,
-    ), VOCAB // 2 * HIDDEN  # as lm_head; look-ups use the file's pages
-    yield "backbone.norm_f.weight", (HIDDEN,), HIDDEN
-    for layer in range(LAYERS):
-        at = f"backbone.layers.{layer}."
-        yield at + "norm.weight", (HIDDEN,), HIDDEN
-        for name, shape in (
-            ("in_proj.weight", (2 * INNER, HIDDEN)),
-            ("conv1d.weight", (INNER, 1, TAPS)),
-            ("conv1d.bias", (INNER,)),
-            ("x_proj.weight", (RANK + 2 * STATE, INNER)),
-            ("dt_proj.weight", (INNER, RANK)),
-            ("dt_proj.bias", (INNER,)),
-            ("A_log", (INNER, STATE)),
-            ("D", (INNER,)),
-            ("out_proj.weight", (HIDDEN, INNER)),
-        ):
-            count = 1
-            for extent in shape:
-                count *= extent
-            yield at + "mixer." + name, shape, count // 2
-
-
-def _write_model(folder):
-    config = {
-        "model_type": "mamba",
-        "hidden_size": HIDDEN,
-        "intermediate_size": INNER,
-        "state_size": STATE,
-        "time_step_rank": RANK,
-        "conv_kernel": TAPS,
-        "num_hidden_layers": LAYERS,
-        "vocab_size": VOCAB,
-        "use_conv_bias": True,
-        "use_bias": False,
-        "tie_word_embeddings": True,
-        "layer_norm_epsilon": 1e-5,
-        "eos_token_id": 0,
-    }
-    (folder / "config.json").write_text(json.dumps(config))
-    block = array.array("f", [0.01 * ((i * 7919) % 13 - 6) for i in range(4096)]).tobytes()
-    header, offset = {}, 0
-    for name, shape, _ in _tensors():
-        size = 4
-        for extent in shape:
-            size *= extent
-        header[name] = {"dtype": "F32", "shape": list(shape), "data_offsets": [offset, offset + size]}
-        offset += size
-    text = json.dumps(header).encode()
-    with open(folder / "model.safetensors", "wb") as out:
-        out.write(struct.pack("<Q", len(text)) + text)
-        for name in header:
-            left = header[name]["data_offsets"][1] - header[name]["data_offsets"][0]
-            while left > 0:
-                out.write(block[:left])
-                left -= len(block)
+from made_model import tensors, write_model
 
 
 def _own_bytes(pid):
@@ -96,7 +30,7 @@ def _shards_of(folder):
 
 @pytest.mark.parametrize("dtype, bytes_each", [("f32", 4), ("bf16", 2)])
 def test_a_rank_holds_its_tensors_and_little_more(tmp_path, dtype, bytes_each):
-    _write_model(tmp_path)
+    write_model(tmp_path)
     peaks, watching = {}, threading.Event()
 
     def watch():
@@ -117,9 +51,9 @@ def test_a_rank_holds_its_tensors_and_little_more(tmp_path, dtype, bytes_each):
     finally:
         watching.set()
         watcher.join()
-    tensors = sum(count for _, _, count in _tensors()) * bytes_each
-    limit = tensors * 1.15 + 64 * 2**20
+    held = sum(count for _, _, count in tensors()) * bytes_each
+    limit = held * 1.15 + 64 * 2**20
     assert len(peaks) == 2, "both ranks must have been seen"
     for pid, peak in peaks.items():
         print(f"rank {pid}: {peak / 2**20:.0f} MiB of at most {limit / 2**20:.0f}")
-        assert tensors * 0.9 < peak <= limit
+        assert held * 0.9 < peak <= limit
