@@ -99,6 +99,9 @@ inline constexpr int kMessagesPerTick = 1024;           // taken before timers a
 inline constexpr int64_t kPeerTimeoutNs = 3 * kSecond;  // without a word, a peer is lost
 inline constexpr int64_t kReformDelayNs = 1 * kSecond;  // from a group's loss to its next forming
 inline constexpr int kMaxCoordinators = 256;            // that one group serves
+inline constexpr int kMaxRankRivals = 16;  // processes that say they are the same rank, remembered while one of them is
+inline constexpr int64_t kFirstWaitWordNs = 5 * kSecond;  // who waits for a peer says so after this long
+inline constexpr int64_t kNextWaitWordNs = 30 * kSecond;  // and then this often
 
 // Scheduling.
 inline constexpr int64_t kMaxGroupNameBytes = 24;  // part of the names of sockets and segments

@@ -36,6 +36,9 @@ void Leader::from_rank(uint32_t rank, wire::Message message) {
       turn_away(rank, fmt::format("rank {} of {} has no place in a group of {}", rank, join->world, options_.world));
     return;
   }
+  // By the age of its last word, however much it says from now on: it may be this leader that did not run, and then the
+  // others have left.
+  if (is_silent(ranks_[rank])) lose_rank(rank, "was silent for too long");
   ranks_[rank].last_heard_ns = clock_.now_ns();
   if (auto* join = std::get_if<wire::Join>(&message)) {
     on_join(rank, std::move(*join));
@@ -230,8 +233,8 @@ void Leader::from_coordinator(const std::string& peer, wire::Message message) {
       scheduler_->submit(peer, std::move(*submit));
     } else {
       to_coordinators_.push_back(
-          {peer,
-           wire::Rejected{submit->request, Error{Errc::kUnavailable, "the group is not serving: " + detail_, ""}, 1}});
+          {peer, wire::Rejected{submit->request,
+                                Error{Errc::kUnavailable, "the group is not serving: " + status().detail, ""}, 1}});
     }
   } else if (const auto* cancel = std::get_if<wire::Cancel>(&message)) {
     if (scheduler_ != nullptr) scheduler_->cancel(peer, *cancel);
@@ -282,15 +285,23 @@ void Leader::leave() {
   set_state(wire::GroupState::kDraining, "shutting down");
 }
 
-void Leader::drop_silent_ranks(int64_t now_ns) {
+bool Leader::is_silent(const Rank& rank) const {
+  return rank.join && clock_.now_ns() - rank.last_heard_ns > limits::kPeerTimeoutNs;
+}
+
+void Leader::lose_rank(uint32_t rank, const std::string& how) {
+  if (rank >= ranks_.size() || !ranks_[rank].join) return;
+  if (epoch_ != 0) {
+    give_up(fmt::format("rank {} {}", rank, how));
+    return;
+  }
+  log_warning("rank {} {}: its place is free again", rank, how);
+  ranks_[rank] = {};
+}
+
+void Leader::drop_silent_ranks() {
   for (uint32_t rank = 0; rank < ranks_.size(); ++rank) {
-    if (!ranks_[rank].join || now_ns - ranks_[rank].last_heard_ns <= limits::kPeerTimeoutNs) continue;
-    if (epoch_ != 0) {
-      give_up(fmt::format("rank {} is silent", rank));
-      return;
-    }
-    log_warning("rank {} is silent: its place is free again", rank);
-    ranks_[rank] = {};
+    if (is_silent(ranks_[rank])) lose_rank(rank, "is silent");
   }
 }
 
@@ -306,7 +317,7 @@ void Leader::drop_silent_coordinators(int64_t now_ns) {
 
 void Leader::tick() {
   const int64_t now_ns = clock_.now_ns();
-  drop_silent_ranks(now_ns);
+  drop_silent_ranks();
   drop_silent_coordinators(now_ns);
   form_if_complete();
   if (scheduler_ != nullptr) {
@@ -328,45 +339,6 @@ void Leader::tick() {
 void Leader::tell_all_ranks(const wire::Message& message) {
   for (uint32_t rank = 0; rank < ranks_.size(); ++rank)
     to_ranks_.push_back({rank, message});
-}
-
-void Leader::tell_all_coordinators() {
-  const auto now = status();
-  last_status_ns_ = clock_.now_ns();
-  told_load_ = {now.running, now.waiting};
-  for (const auto& [peer, coordinator] : coordinators_)
-    to_coordinators_.push_back({peer, now});
-}
-
-void Leader::set_state(wire::GroupState state, std::string detail) {
-  state_ = state;
-  detail_ = std::move(detail);
-  tell_all_coordinators();
-}
-
-wire::Status Leader::status() const {
-  wire::Status status;
-  status.incarnation = options_.incarnation;
-  status.epoch = epoch_;
-  status.state = state_;
-  status.model = options_.model;
-  status.fingerprint = options_.self.fingerprint;
-  status.max_queue = options_.max_queue;
-  status.detail = detail_;
-  if (scheduler_ != nullptr) {
-    status.numerics_id = ranks_[0].ready->numerics_id;
-    status.slots = scheduler_->running() + scheduler_->free_slots();
-    status.running = scheduler_->running();
-    status.waiting = scheduler_->waiting();
-    status.tokens_per_second = scheduler_->tokens_per_second();
-    status.backlog_seconds = scheduler_->backlog_seconds();
-  }
-  for (uint32_t rank = 0; rank < ranks_.size(); ++rank) {
-    const Rank& known = ranks_[rank];
-    const wire::Join join = known.join.value_or(wire::Join{});
-    status.ranks.push_back({rank, join.pid, known.join.has_value(), known.ready.has_value(), join.metrics_port});
-  }
-  return status;
 }
 
 std::vector<ToRank> Leader::take_rank_messages() {

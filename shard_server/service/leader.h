@@ -51,6 +51,8 @@ class Leader final {
   Leader(LeaderOptions options, const Clock& clock);
 
   void from_rank(uint32_t rank, wire::Message message);
+  /// The process of this rank is gone, or what it is told does not arrive; `how` continues "rank 1 ...".
+  void lose_rank(uint32_t rank, const std::string& how);
   void from_coordinator(const std::string& peer, wire::Message message);
   /// Heartbeats, lost peers, deadlines. At least every limits::kHeartbeatNs.
   void tick();
@@ -93,10 +95,12 @@ class Leader final {
   void give_up(const std::string& why);
   void end_group(const std::string& why);
   void say_hello(const std::string& peer, uint64_t incarnation);
-  void drop_silent_ranks(int64_t now_ns);
+  bool is_silent(const Rank& rank) const;
+  void drop_silent_ranks();
   void drop_silent_coordinators(int64_t now_ns);
   void settle_steps();
   void pump();
+  std::string missing_ranks() const;
   void tell_all_ranks(const wire::Message& message);
   void tell_all_coordinators();
   void set_state(wire::GroupState state, std::string detail);
@@ -104,7 +108,7 @@ class Leader final {
   const LeaderOptions options_;
   const Clock& clock_;
   wire::GroupState state_ = wire::GroupState::kWaiting;
-  std::string detail_ = "waiting for its ranks";
+  std::string detail_;
   bool draining_ = false;
   std::optional<std::string> leaving_;  // a rank will go: the group ends once what is open has ended
   int64_t form_after_ns_ = 0;           // a model that cannot be loaded is not tried in a tight loop

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cctype>
-#include <charconv>
 #include <utility>
 
 #include "common/base/limits.h"
@@ -21,23 +20,8 @@
 namespace krait::shard {
 namespace {
 
-constexpr std::string_view kRankPeerPrefix = "rank-";
-
 /// Of a rank's part of the memory that is free before loading, less its weights, what states may take.
 constexpr double kStateShare = 0.4;
-
-std::string peer_of_rank(int64_t rank) {
-  return fmt::format("{}{}", kRankPeerPrefix, rank);
-}
-
-std::optional<uint32_t> rank_of_peer(std::string_view peer) {
-  if (!peer.starts_with(kRankPeerPrefix)) return std::nullopt;
-  peer.remove_prefix(kRankPeerPrefix.size());
-  uint32_t rank = 0;
-  const auto [end, error] = std::from_chars(peer.data(), peer.data() + peer.size(), rank);
-  if (error != std::errc() || end != peer.data() + peer.size()) return std::nullopt;
-  return rank;
-}
 
 /// What the rank's tensors will take, but for the embedding, which stays in the file.
 Result<int64_t> weight_bytes(const ModelPlan& plan, const RankOptions& rank) {
@@ -108,7 +92,7 @@ Status ShardDaemon::open() {
     ASSIGN_OR_RETURN(ranks_endpoint_, transport_->bind(ranks));
     ASSIGN_OR_RETURN(coordinators_endpoint_, transport_->bind(wire::leader_address(options_.run_dir, options_.group)));
   } else {
-    ASSIGN_OR_RETURN(ranks_endpoint_, transport_->connect(ranks, peer_of_rank(options_.rank)));
+    ASSIGN_OR_RETURN(ranks_endpoint_, transport_->connect(ranks, peer_name({join_.rank, incarnation_})));
   }
   ASSIGN_OR_RETURN(const auto communicator, collectives::find_collective(options_.collectives));
   RankOptions rank;
@@ -149,22 +133,46 @@ void ShardDaemon::take_for_leader(Leader& leader, const transport::Packet& packe
     log_warning("a message of {} was dropped: {}", packet.peer, to_string(message.error()));
   } else if (packet.endpoint == coordinators_endpoint_) {
     leader.from_coordinator(packet.peer, *std::move(message));
-  } else if (const auto rank = rank_of_peer(packet.peer); rank && *rank > 0) {
-    leader.from_rank(*rank, *std::move(message));
+  } else if (const auto peer = rank_of_peer(packet.peer); peer && peer->rank > 0) {
+    take_from_rank(leader, *peer, *std::move(message));
   } else {
     log_warning("a message of '{}', which is no rank of this group, was dropped", packet.peer);
   }
+}
+
+void ShardDaemon::take_from_rank(Leader& leader, const RankPeer& peer, wire::Message message) {
+  switch (places_.heard(peer)) {
+    case RankPlaces::Verdict::kHolds:
+      leader.from_rank(peer.rank, std::move(message));
+      return;
+    case RankPlaces::Verdict::kWaits:
+      return;
+    case RankPlaces::Verdict::kRefused:
+      const auto pid = leader.status().ranks.size() > peer.rank ? leader.status().ranks[peer.rank].pid : 0;
+      const auto why = fmt::format("another process is rank {} of group {} (pid {})", peer.rank, options_.group, pid);
+      log_error("a second rank {} is turned away: {}", peer.rank, why);
+      const wire::Message refusal = wire::Failed{0, 0, Error{Errc::kProtocol, why, "rank"}};
+      if (const auto sent = transport_->send(ranks_endpoint_, peer_name(peer), wire::encode(refusal)); !sent.ok())
+        log_debug("a second rank {} could not be told: {}", peer.rank, to_string(sent.error()));
+  }
+}
+
+void ShardDaemon::send_to_rank(Leader& leader, uint32_t rank, const wire::Message& message) {
+  const auto holder = places_.holder(rank);
+  if (!holder) return;  // nobody has said that he is this rank
+  const auto sent = transport_->send(ranks_endpoint_, peer_name(*holder), wire::encode(message));
+  if (sent.ok()) return;
+  // Its connection is gone, or takes no more: what it is told from now on it cannot follow.
+  log_warning("rank {} could not be told: {}", rank, to_string(sent.error()));
+  places_.lost(rank);
+  leader.lose_rank(rank, "cannot be reached");
 }
 
 void ShardDaemon::deliver_from_leader(Leader& leader) {
   if (const auto reason = leader.take_abort()) worker_->abort(*reason);
   for (auto& out : leader.take_rank_messages()) {
     if (out.rank != 0) {
-      // A rank that cannot be reached is found by its silence.
-      const auto sent = transport_->send(ranks_endpoint_, peer_of_rank(out.rank), wire::encode(out.message));
-      if (!sent.ok() && !std::holds_alternative<wire::Heartbeat>(out.message)) {
-        log_warning("rank {} could not be told: {}", out.rank, to_string(sent.error()));
-      }
+      send_to_rank(leader, out.rank, out.message);
       continue;
     }
     if (std::holds_alternative<wire::Heartbeat>(out.message)) continue;
@@ -193,6 +201,7 @@ Status ShardDaemon::run_leader(const std::atomic<int>& stop_requests) {
   options.incarnation = incarnation_;
   options.new_epoch = random_u64;
   Leader leader(options, clock_);
+  Reminder reminder;
   int64_t drain_deadline_ns = 0;
   int64_t next_metrics_ns = 0;
   while (true) {
@@ -211,6 +220,10 @@ Status ShardDaemon::run_leader(const std::atomic<int>& stop_requests) {
     }
     leader.tick();
     const int64_t now_ns = clock_.now_ns();
+    if (reminder.due(leader.state() == wire::GroupState::kWaiting, now_ns)) {
+      log_warning("group {} has waited for {} s: {}; ranks are awaited at {}", options_.group, reminder.seconds(now_ns),
+                  leader.status().detail, wire::ranks_address(options_.run_dir, options_.group));
+    }
     if (stop_requests > 0 && drain_deadline_ns == 0) {
       log_info("draining");
       drain_deadline_ns = now_ns + static_cast<int64_t>(options_.drain_seconds * 1e9);
@@ -228,60 +241,76 @@ Status ShardDaemon::run_leader(const std::atomic<int>& stop_requests) {
   }
 }
 
+void ShardDaemon::say_to_leader(RankLink& link, const wire::Message& message) {
+  const auto sent = transport_->send(ranks_endpoint_, "", wire::encode(message));
+  if (!sent.ok()) log_debug("the leader could not be told: {}", to_string(sent.error()));
+  link.last_said_ns = clock_.now_ns();
+}
+
+Status ShardDaemon::take_for_rank(RankLink& link, const transport::Packet& packet) {
+  ASSIGN_OR_RETURN(auto message, wire::decode(packet.bytes));
+  link.last_heard_ns = clock_.now_ns();
+  if (std::holds_alternative<wire::Heartbeat>(message)) return {};
+  if (const auto* refused = std::get_if<wire::Failed>(&message)) return refused->error;
+  if (const auto* step = std::get_if<wire::Step>(&message)) shard_metrics_->observe_step(*step);
+  if (const auto* leave = std::get_if<wire::Leave>(&message)) {
+    log_info("the leader ends this group: {}", leave->reason);
+    worker_->abort(leave->reason);
+    link.formed = false;
+    link.left = true;
+  }
+  if (std::holds_alternative<wire::Form>(message)) link.formed = true;
+  if (!worker_->post(std::move(message))) return Error{Errc::kOverloaded, "too many commands wait", ""};
+  return {};
+}
+
+void ShardDaemon::watch_leader(RankLink& link) {
+  const int64_t now_ns = clock_.now_ns();
+  const bool silent = now_ns - link.last_heard_ns > limits::kPeerTimeoutNs;
+  if (link.formed && silent) {
+    log_error("the leader is silent: leaving the group");
+    worker_->abort("the leader is silent");
+    worker_->post(wire::Leave{0, "the leader is silent"});
+    link.formed = false;
+  }
+  if (link.reminder.due(silent, now_ns)) {
+    log_warning("waiting for the leader (rank 0) of group {} at {}: nothing was heard from there for {} s",
+                options_.group, wire::ranks_address(options_.run_dir, options_.group),
+                (now_ns - link.last_heard_ns) / kSecond);
+  }
+}
+
 Status ShardDaemon::run_rank(const std::atomic<int>& stop_requests) {
-  bool formed = false;
-  int64_t last_heard_ns = clock_.now_ns();
-  int64_t last_said_ns = 0;
+  RankLink link;
+  link.last_heard_ns = clock_.now_ns();
   int64_t drain_deadline_ns = 0;
-  const auto say = [&](const wire::Message& message) {
-    const auto sent = transport_->send(ranks_endpoint_, "", wire::encode(message));
-    if (!sent.ok()) log_debug("the leader could not be told: {}", to_string(sent.error()));
-    last_said_ns = clock_.now_ns();
-  };
   while (true) {
     transport_->wait(limits::kCoreTickNs);
     for (auto& answer : take_answers()) {
       if (const auto* done = std::get_if<wire::StepDone>(&answer)) shard_metrics_->observe_done(*done);
-      if (std::holds_alternative<wire::Failed>(answer)) formed = false;
-      say(answer);
+      if (std::holds_alternative<wire::Failed>(answer)) link.formed = false;
+      say_to_leader(link, answer);
     }
     for (int taken = 0; taken < limits::kMessagesPerTick; ++taken) {
       const auto packet = transport_->receive();
       if (!packet) break;
-      auto message = wire::decode(packet->bytes);
-      if (!message.ok()) return message.error();
-      last_heard_ns = clock_.now_ns();
-      if (std::holds_alternative<wire::Heartbeat>(*message)) continue;
-      if (const auto* refused = std::get_if<wire::Failed>(&*message)) return refused->error;
-      if (const auto* step = std::get_if<wire::Step>(&*message)) shard_metrics_->observe_step(*step);
-      if (const auto* leave = std::get_if<wire::Leave>(&*message)) {
-        log_info("the leader ends this group: {}", leave->reason);
-        worker_->abort(leave->reason);
-        formed = false;
-        if (stop_requests > 0) return {};
-      }
-      if (std::holds_alternative<wire::Form>(*message)) formed = true;
-      if (!worker_->post(*std::move(message))) return Error{Errc::kOverloaded, "too many commands wait", ""};
+      RETURN_IF_ERROR(take_for_rank(link, *packet));
+      if (stop_requests > 0 && link.left) return {};
     }
+    watch_leader(link);
     const int64_t now_ns = clock_.now_ns();
-    if (formed && now_ns - last_heard_ns > limits::kPeerTimeoutNs) {
-      log_error("the leader is silent: leaving the group");
-      worker_->abort("the leader is silent");
-      worker_->post(wire::Leave{0, "the leader is silent"});
-      formed = false;
-    }
     if (stop_requests > 0 && drain_deadline_ns == 0) {
       // The leader drains, and says Leave when everything that is open has ended.
-      if (formed) say(wire::Drain{});
+      if (link.formed) say_to_leader(link, wire::Drain{});
       drain_deadline_ns = now_ns + static_cast<int64_t>(options_.drain_seconds * 1e9);
     }
-    if (stop_requests > 1 || (stop_requests > 0 && (!formed || now_ns >= drain_deadline_ns))) {
+    if (stop_requests > 1 || (stop_requests > 0 && (!link.formed || now_ns >= drain_deadline_ns))) {
       // The others need not wait until this rank's silence tells them.
-      if (formed) say(join_);
+      if (link.formed) say_to_leader(link, join_);
       return {};
     }
-    if (now_ns - last_said_ns >= limits::kHeartbeatNs) {
-      say(formed ? wire::Message(wire::Heartbeat{incarnation_}) : wire::Message(join_));
+    if (now_ns - link.last_said_ns >= limits::kHeartbeatNs) {
+      say_to_leader(link, link.formed ? wire::Message(wire::Heartbeat{incarnation_}) : wire::Message(join_));
       shard_metrics_->observe_figures(worker_->figures(), join_.version, join_.fingerprint);
     }
   }

@@ -192,6 +192,42 @@ TEST_F(LeaderForming, ARankThatBelongsToAnEarlierLeaderIsToldToLeave) {
   EXPECT_EQ(said_to_rank<wire::Leave>(1).size(), 1u) << "it has joined";
 }
 
+TEST_F(LeaderForming, ARankWhoseProcessIsGoneFreesItsPlaceAtOnce) {
+  make(2);
+  leader->from_rank(1, join_of(1, 2));
+  leader->lose_rank(1, "cannot be reached");
+  EXPECT_FALSE(leader->status().ranks.at(1).joined);
+  EXPECT_EQ(leader->stats().groups_lost, 0u) << "there was no group yet";
+  serve(2);
+  leader->lose_rank(1, "cannot be reached");
+  EXPECT_EQ(leader->state(), wire::GroupState::kWaiting);
+  EXPECT_EQ(leader->status().detail, "rank 1 cannot be reached; waiting for rank 0, 1");
+  leader->lose_rank(1, "cannot be reached");
+  leader->lose_rank(7, "is none of ours");
+  EXPECT_EQ(leader->stats().groups_lost, 1u);
+}
+
+TEST_F(LeaderForming, WhoIsMissingIsSaid) {
+  make(3);
+  leader->from_rank(0, join_of(0, 3));
+  EXPECT_EQ(leader->status().detail, "waiting for rank 1, 2");
+}
+
+TEST_F(LeaderForming, TheAgeOfARanksLastWordDecidesAndNotThatItSpeaksAgain) {
+  // Nobody called tick() meanwhile: it was the leader that did not run, and the ranks have left a silent leader.
+  for (const uint32_t first_to_speak : {0u, 1u}) {
+    make(2);
+    serve(2);
+    hello("c", 1);
+    clock.advance(limits::kPeerTimeoutNs + 1);
+    leader->from_rank(first_to_speak, wire::Heartbeat{1000 + first_to_speak});
+    EXPECT_EQ(leader->state(), wire::GroupState::kWaiting);
+    forget();
+    hello("c", 1);
+    EXPECT_NE(said_to<wire::Status>("c").at(0).state, wire::GroupState::kServing);
+  }
+}
+
 TEST_F(LeaderForming, RanksWithoutSlotsDoNotServe) {
   make(2);
   leader->from_rank(0, join_of(0, 2));
