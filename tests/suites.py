@@ -96,7 +96,8 @@ def pytest(name, glob, without=""):
 
 
 SUITES = (
-    Suite("lint", pytest("lint", "lint/test_*.py"), build=None),
+    Suite("lint", pytest("lint", "lint/test_*.py")),  # built first: the build knows what is compiled, and how
+    Suite("whole_tree", pytest("whole_tree", "lint/whole_tree.py"), only_long=True),
     Suite("unit", ctest()),
     # The launcher's tests need no built daemons and tell of faults that would drown in the cluster's.
     Suite("launcher", pytest("launcher", "cluster/test_launcher.py"), build=None),

@@ -16,7 +16,7 @@ using nlohmann::json;
 std::string show(const json& value) {
   std::string text = value.dump(-1, ' ', true, json::error_handler_t::replace);
   constexpr size_t kShown = 80;
-  if (text.size() > kShown) text = text.substr(0, kShown) + "...";
+  if (text.size() > kShown) text.replace(kShown, std::string::npos, "...");
   return text;
 }
 

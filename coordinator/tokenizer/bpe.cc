@@ -254,7 +254,7 @@ Status read_options(const Json& json, const Where& where, BpeTables& tables) {
     return unsupported(where.child("dropout"), "random merges are not supported");
   }
   for (const char* affix : {"continuing_subword_prefix", "end_of_word_suffix"}) {
-    if (const Json* value = find_field(json, affix); value != nullptr && *value != "") {
+    if (const Json* value = find_field(json, affix); value != nullptr && *value != Json("")) {
       return unsupported(where.child(affix), "is not supported");
     }
   }

@@ -18,8 +18,8 @@ bool is_printable(int byte) {
 }
 
 struct Alphabet final {
-  std::array<ByteChar, 256> chars;
-  std::array<int16_t, 256 + 68> bytes;  // by code point: the printable bytes stand for themselves, 68 lie behind 255
+  std::array<ByteChar, 256> chars{};
+  std::array<int16_t, 256 + 68> bytes{};  // by code point: the printable bytes stand for themselves, 68 lie behind 255
 
   Alphabet() {
     bytes.fill(-1);

@@ -19,12 +19,14 @@ constexpr CharClass ascii_class(char c) {
   return c == ' ' || (c >= '\t' && c <= '\r') ? CharClass::kSpace : CharClass::kOther;
 }
 
-inline constexpr std::array<CharClass, 128> kAsciiClasses = [] {
+constexpr std::array<CharClass, 128> ascii_classes() {
   std::array<CharClass, 128> table{};
   for (size_t i = 0; i < table.size(); ++i)
     table[i] = ascii_class(static_cast<char>(i));
   return table;
-}();
+}
+
+inline constexpr std::array<CharClass, 128> kAsciiClasses = ascii_classes();
 
 }  // namespace internal
 

@@ -11,6 +11,8 @@
 #define KRAIT_AVX2 __attribute__((target("avx2,fma")))
 #define KRAIT_AVX2_INLINE KRAIT_AVX2 __attribute__((always_inline)) inline
 
+// Offsets within a tile are small, and their type is that of the unrolled loops.
+// NOLINTBEGIN(bugprone-implicit-widening-of-multiplication-result)
 namespace krait::kernels {
 namespace {
 
@@ -162,5 +164,6 @@ constinit const TileTable kAvx2F32 = make_table<F32Step>(nullptr, Cells());
 constinit const TileTable kAvx2Bf16 = make_table<Bf16Step>(round, Cells());
 
 }  // namespace krait::kernels
+// NOLINTEND(bugprone-implicit-widening-of-multiplication-result)
 
 #endif  // __x86_64__

@@ -11,6 +11,8 @@
 #define KRAIT_AVX512 __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")))
 #define KRAIT_AVX512_INLINE KRAIT_AVX512 __attribute__((always_inline)) inline
 
+// Offsets within a tile are small, and their type is that of the unrolled loops.
+// NOLINTBEGIN(bugprone-implicit-widening-of-multiplication-result)
 namespace krait::kernels {
 namespace {
 
@@ -229,5 +231,6 @@ constinit const TileTable kAvx512Bf16Widened = make_table<WidenedStep>(round_to_
 constinit const TileTable kAvx512Bf16Dot = make_table<DotStep>(round_to_half, Cells());
 
 }  // namespace krait::kernels
+// NOLINTEND(bugprone-implicit-widening-of-multiplication-result)
 
 #endif  // __x86_64__

@@ -3,16 +3,16 @@ is. What the compilers read is known from compile_commands.json of the last buil
 points by the names that files mention."""
 
 import ast
-import json
-import os
 import pathlib
 import re
 
+import compiled
 from source_files import tree_files
 
 ENTRIES = {
     ".ci/run",
     ".clang-format",
+    ".clang-tidy",
     ".gitignore",
     "CMakeLists.txt",
     "CMakePresets.json",
@@ -25,13 +25,6 @@ _SOURCE = _COMPILED | {".py", ".sh", ".cmake", ".capnp", ".md"}
 # Also of a macro that stands for a file: what is compiled once for each instruction path is included that way.
 _INCLUDE = re.compile(r'^\s*#\s*(?:include|define\s+\w+)\s+"([^"]+)"', re.MULTILINE)
 _WORD = re.compile(r"[\w.-]+")
-
-
-def compiled_units(root, build):
-    """The files of the tree that the last build compiled."""
-    commands = json.loads((build / "compile_commands.json").read_text(encoding="utf-8"))
-    files = (pathlib.Path(entry["directory"], entry["file"]) for entry in commands)
-    return {file.relative_to(root).as_posix() for file in files if file.is_relative_to(root)}
 
 
 def _is_test(path):
@@ -128,6 +121,6 @@ def _text(path):
 
 
 def check(root):
-    build = pathlib.Path(os.environ.get("KRAIT_TEST_BUILD_DIR", root / "build" / "release"))
     files = {path.as_posix(): _text(root / path) for path in tree_files(root)}
-    return errors_in(files, compiled_units(root, build))
+    units = compiled.units(root, compiled.build_folder(root))
+    return errors_in(files, {unit.path for unit in units})

@@ -1,6 +1,5 @@
 """The lints that read the tree as a whole, on the repository and on trees that are wrong in one place each."""
 
-import json
 import pathlib
 
 import pytest
@@ -169,13 +168,6 @@ def test_reachable_finds(path):
 def test_reachable_finds_what_is_no_longer_used():
     found = reachable.errors_in(_tree(**{"common/a.cc": "", "tests/runner.py": ""}), {"common/a.cc"})
     assert [error.split(":")[0] for error in found] == ["common/a.h", "common/body.inc", "tests/helper.py"]
-
-
-def test_compiled_units_are_those_of_the_tree(tmp_path):
-    entries = [{"directory": str(tmp_path / "build"), "file": str(tmp_path / name)} for name in ("a.cc", "b/c.cc")]
-    entries.append({"directory": "/elsewhere", "file": "generated.cc"})
-    (tmp_path / "compile_commands.json").write_text(json.dumps(entries), encoding="utf-8")
-    assert reachable.compiled_units(tmp_path, tmp_path) == {"a.cc", "b/c.cc"}
 
 
 def test_there_is_something_to_read():

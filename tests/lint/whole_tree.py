@@ -1,0 +1,15 @@
+"""The lints that take minutes for the whole repository: tests/run --long, as a suite of its own."""
+
+import pathlib
+
+import pytest
+
+import headers
+import tidy
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+@pytest.mark.parametrize("lint", [headers, tidy], ids=lambda lint: lint.__name__)
+def test_the_repository_is_clean(lint):
+    assert "\n".join(lint.check(ROOT)) == ""
