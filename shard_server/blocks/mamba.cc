@@ -84,7 +84,7 @@ class MambaBlock final : public Block {
   void convolve(const BlockContext& context, const Batch& batch, float* x) const;
   void project_heads(const BlockContext& context, int64_t rows, const Rows& x, const Rows& dt_b_c) const;
   void norm_heads(const BlockContext& context, int64_t rows, const Rows& dt_b_c) const;
-  void scan(const BlockContext& context, const Batch& batch, size_t part, const Rows& x, const Rows& z,
+  void scan(const BlockContext& context, const Batch& batch, size_t index, const Rows& x, const Rows& z,
             const Rows& dt_b_c, const Rows& dt_and_y) const;
 
   const int layer_;
