@@ -220,12 +220,14 @@ struct Ready {
   stateBytes @5 :UInt64;
   nonFinite @6 :UInt64;
   maxRows @7 :UInt32;
+  kvPages @8 :UInt32;
 }
 
 struct Admission {
   slot @0 :Int32;
   promptTokens @1 :UInt32;
   sampling @2 :SamplingParams;
+  pages @3 :List(Int32);
 }
 
 struct StepRun {

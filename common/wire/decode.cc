@@ -197,6 +197,7 @@ static void get(schema::Ready::Reader from, Ready& to) {
   to.rank = rank_id(from.getRank());
   to.slots = slot_count("slots", from.getSlots());
   to.max_rows = in_range("max_rows", from.getMaxRows(), 0, limits::kMaxStepRows);
+  to.kv_pages = in_range("kv_pages", from.getKvPages(), 0, limits::kMaxKvPages);
   to.numerics_id = name("numerics_id", from.getNumericsId());
   to.weight_bytes = from.getWeightBytes();
   to.state_bytes = from.getStateBytes();
@@ -207,6 +208,7 @@ static void get(schema::Admission::Reader from, Admission& to) {
   to.slot = slot_id("slot", from.getSlot());
   to.prompt_tokens = in_range("prompt_tokens", from.getPromptTokens(), 0, limits::kMaxPromptTokens);
   get(from.getSampling(), to.sampling);
+  to.pages = page_ids("pages", from.getPages());
 }
 
 static void get(schema::StepRun::Reader from, StepRun& to) {

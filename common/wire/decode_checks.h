@@ -106,6 +106,14 @@ std::vector<int32_t> token_ids(std::string_view field, const List& list, int64_t
   return tokens;
 }
 
+template <class List>
+std::vector<int32_t> page_ids(std::string_view field, const List& list) {
+  std::vector<int32_t> pages = numbers<int32_t>(field, list, limits::kMaxSequencePages);
+  for (const int32_t page : pages)
+    in_range(field, page, 0, limits::kMaxKvPages - 1);
+  return pages;
+}
+
 template <class T, class List>
 std::vector<T> structs(std::string_view field, const List& list, int64_t max_size) {
   std::vector<T> values(list_size(field, list, max_size));

@@ -213,12 +213,14 @@ static void put(schema::Ready::Builder to, const Ready& from) {
   to.setWeightBytes(from.weight_bytes);
   to.setStateBytes(from.state_bytes);
   to.setNonFinite(from.non_finite);
+  to.setKvPages(from.kv_pages);
 }
 
 static void put(schema::Admission::Builder to, const Admission& from) {
   to.setSlot(from.slot);
   to.setPromptTokens(from.prompt_tokens);
   put(to.initSampling(), from.sampling);
+  if (!from.pages.empty()) put_numbers(to.initPages(count(from.pages)), from.pages);
 }
 
 static void put(schema::StepRun::Builder to, const StepRun& from) {

@@ -215,6 +215,7 @@ struct Ready final {
   uint64_t weight_bytes = 0;
   uint64_t state_bytes = 0;  // of all slots
   uint64_t non_finite = 0;   // NaN or infinite weights met
+  uint32_t kv_pages = 0;     // pages of keys and values that it holds; 0: the model has none
   friend bool operator==(const Ready&, const Ready&) = default;
 };
 
@@ -223,6 +224,7 @@ struct Admission final {
   int32_t slot = 0;
   uint32_t prompt_tokens = 0;  // positions below this are prompt; later ones are output (penalties, min_tokens)
   SamplingParams sampling;
+  std::vector<int32_t> pages;  // of its keys and values, in order of position; empty where the model has none
   friend bool operator==(const Admission&, const Admission&) = default;
 };
 

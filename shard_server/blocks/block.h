@@ -9,10 +9,12 @@
 #include "common/base/check.h"
 #include "common/base/result.h"
 #include "common/model/model_plan.h"
+#include "kernels/attention/paged_attention.h"
 #include "kernels/device/stream.h"
 #include "kernels/gemm/gemm.h"
 #include "kernels/scan/runs.h"
 #include "shard_server/collectives/communicator.h"
+#include "shard_server/state/kv_cache.h"
 #include "shard_server/state/state_pool.h"
 #include "shard_server/state/whole_state.h"
 #include "shard_server/weights/weight_loader.h"
@@ -23,7 +25,8 @@ namespace krait::shard {
 struct Batch final {
   std::span<const int32_t> ids;  // the input token of each row
   std::span<const kernels::Run> runs;
-  std::span<const kernels::Tap> taps;  // sorted by row
+  std::span<const kernels::Tap> taps;                // sorted by row
+  std::span<const kernels::AttentionRun> attention;  // the same runs with their positions and pages; of hybrids only
 
   int64_t rows() const { return static_cast<int64_t>(ids.size()); }
 };
@@ -53,6 +56,7 @@ struct BlockContext final {
   collectives::Communicator& communicator;
   collectives::Communicator* sub_communicator;  // of the rank's sub_group, where there is one
   const StatePool& states;
+  const KvCache& kv;
   float* h;      // [rows][H]: the residual stream
   float* first;  // [rows][H]: the embeddings, kept for shared transformers; null where there are none
   float* side;   // [rows][H]: what a shared transformer hands to the mixer after it; null where there are none
@@ -64,6 +68,7 @@ struct BlockContext final {
 struct BlockNeeds final {
   int64_t scratch_bytes = 0;
   int64_t gemm_workspace_bytes = 0;
+  bool side_rows = false;  // BlockContext::first and side
 };
 
 class Block {
@@ -83,6 +88,7 @@ struct BlockSource final {
   const Checkpoint& checkpoint;
   WeightLoader& loader;
   StatePool& states;
+  KvCache& kv;
 };
 
 /// Builds a block of blocks.def: reads its weights, reserves its states.

@@ -20,6 +20,7 @@ BlockNeeds needs_of(const std::vector<std::unique_ptr<Block>>& blocks, const LmH
     const BlockNeeds needs = block->needs(max_rows);
     all.scratch_bytes = std::max(all.scratch_bytes, needs.scratch_bytes);
     all.gemm_workspace_bytes = std::max(all.gemm_workspace_bytes, needs.gemm_workspace_bytes);
+    all.side_rows = all.side_rows || needs.side_rows;
   }
   return all;
 }
@@ -38,7 +39,7 @@ Result<std::unique_ptr<Engine>> Engine::load(std::shared_ptr<const Checkpoint> c
   engine->rank_ = options.rank;
   WeightLoader loader(*engine->checkpoint_, engine->partition_, options.rank, options.dtype, engine->weights_);
   for (const BlockPlan& block_plan : plan.blocks) {
-    const BlockSource source{engine->config_, block_plan, *engine->checkpoint_, loader, engine->states_};
+    const BlockSource source{engine->config_, block_plan, *engine->checkpoint_, loader, engine->states_, engine->kv_};
     if (block_plan.kind == BlockKind::kLmHead) {
       ASSIGN_OR_RETURN(engine->head_, LmHead::make(source));
     } else {
@@ -55,16 +56,27 @@ Result<std::unique_ptr<Engine>> Engine::load(std::shared_ptr<const Checkpoint> c
 
 Status Engine::allocate(const EngineOptions& options) {
   const int64_t slot_bytes = std::max<int64_t>(states_.slot_bytes(), 1);
-  const int64_t by_memory = std::clamp<int64_t>(options.state_memory_bytes / slot_bytes, 1, limits::kDefaultMaxSlots);
+  // A hybrid's sequences need both: half the memory for slots, unless they need less, and the rest for pages.
+  const bool hybrid = !config_.shared.layers.empty();
+  const int64_t slot_memory = hybrid ? options.state_memory_bytes / 2 : options.state_memory_bytes;
+  const int64_t by_memory = std::clamp<int64_t>(slot_memory / slot_bytes, 1, limits::kDefaultMaxSlots);
   const uint32_t slots = options.slots != 0 ? options.slots : static_cast<uint32_t>(by_memory);
   if (slots > static_cast<uint32_t>(limits::kMaxSlots)) {
     return Error{Errc::kInvalidArgument, fmt::format("at most {} slots are possible", limits::kMaxSlots), "slots"};
   }
   RETURN_IF_ERROR(states_.allocate(slots));
+  if (hybrid) {
+    const int64_t left = options.state_memory_bytes - slots * slot_bytes;
+    // A rank without heads of its own holds any number of pages.
+    const int64_t by_rest = kv_.page_bytes() == 0 ? limits::kMaxKvPages : left / kv_.page_bytes();
+    const int64_t pages = options.kv_pages != 0 ? options.kv_pages : by_rest;
+    RETURN_IF_ERROR(kv_.allocate(std::clamp<int64_t>(pages, 1, limits::kMaxKvPages)));
+  }
   records_.resize(slots);
 
   const BlockNeeds for_one = needs_of(blocks_, *head_, 1);
-  const int64_t row_bytes = config_.hidden_size * 4 + for_one.scratch_bytes + for_one.gemm_workspace_bytes;
+  const int64_t row_bytes =
+      config_.hidden_size * (for_one.side_rows ? 12 : 4) + for_one.scratch_bytes + for_one.gemm_workspace_bytes;
   max_rows_ = options.max_rows;
   if (max_rows_ == 0) {
     // Every slot may have a decode row, and prompts must move on beside them.
@@ -74,6 +86,11 @@ Status Engine::allocate(const EngineOptions& options) {
   const BlockNeeds needs = needs_of(blocks_, *head_, max_rows_);
   ASSIGN_OR_RETURN(std::byte * h, buffers_.allocate(max_rows_ * config_.hidden_size * 4));
   h_ = reinterpret_cast<float*>(h);
+  if (needs.side_rows) {
+    ASSIGN_OR_RETURN(std::byte * rows, buffers_.allocate(2 * max_rows_ * config_.hidden_size * 4));
+    first_ = reinterpret_cast<float*>(rows);
+    side_ = first_ + max_rows_ * config_.hidden_size;
+  }
   ASSIGN_OR_RETURN(std::byte * scratch, buffers_.allocate(needs.scratch_bytes));
   scratch_ = {scratch, static_cast<size_t>(needs.scratch_bytes)};
   ASSIGN_OR_RETURN(std::byte * workspace, buffers_.allocate(needs.gemm_workspace_bytes));
@@ -121,6 +138,9 @@ Status Engine::validate(const wire::Step& step) const {
   const auto slots = static_cast<int32_t>(records_.size());
   for (const auto& admission : step.admissions) {
     if (admission.slot < 0 || admission.slot >= slots) return refuse("admission to a slot that does not exist");
+    for (const int32_t page : admission.pages) {
+      if (page < 0 || page >= kv_.pages()) return refuse("admission to a page that does not exist");
+    }
     if (admission.sampling.logprobs > limits::kMaxLogprobs) return refuse("more logprobs than the limit");
   }
   int64_t rows = 0;
@@ -152,6 +172,7 @@ void Engine::lay_out(const wire::Step& step) {
   ids_.clear();
   runs_.clear();
   taps_.clear();
+  attention_.clear();
   for (const auto& admission : step.admissions)
     records_[static_cast<size_t>(admission.slot)].admit(admission);
   for (const auto& run : step.runs) {
@@ -169,12 +190,22 @@ void Engine::lay_out(const wire::Step& step) {
     }
     rows.rows = static_cast<int32_t>(ids_.size()) - rows.row_begin;
     runs_.push_back(rows);
+    if (kv_.pages() > 0) attention_.push_back({rows.row_begin, rows.rows, run.position, record.pages()});
     for (const auto& tap : step.taps) {
       const bool inside = tap.row >= rows.row_begin && tap.row < rows.row_begin + rows.rows;
       if (inside && !record.done()) taps_.push_back({tap.row, tap.slot});
     }
   }
   std::sort(taps_.begin(), taps_.end(), [](const auto& a, const auto& b) { return a.row < b.row; });
+}
+
+Status Engine::check_pages() const {
+  for (const auto& run : attention_) {
+    if (static_cast<int64_t>(run.pages.size()) * kernels::kPageTokens < run.position + run.rows) {
+      return Error{Errc::kProtocol, "step: a run goes past its sequence's pages", ""};
+    }
+  }
+  return {};
 }
 
 void Engine::choose_logit_rows(const wire::Step& step, wire::StepDone& done) {
@@ -219,8 +250,9 @@ Result<wire::StepDone> Engine::step(const wire::Step& step, collectives::GroupCo
   const int64_t start_ns = clock.now_ns();
   const auto before = communicators.statistics();
   lay_out(step);
-  const Batch batch{ids_, runs_, taps_};
-  const BlockContext context{*stream_, communicators.group(), communicators.sub(), states_, h_, first_, side_,
+  RETURN_IF_ERROR(check_pages());
+  const Batch batch{ids_, runs_, taps_, attention_};
+  const BlockContext context{*stream_, communicators.group(), communicators.sub(), states_, kv_, h_, first_, side_,
                              scratch_, gemm_workspace_};
   for (const auto& block : blocks_)
     RETURN_IF_ERROR(block->forward(context, batch));

@@ -31,7 +31,8 @@ struct EngineOptions final {
   Partition partition;
   DType dtype = DType::kF32;       // of matrices: kF32 or kBF16
   uint32_t slots = 0;              // 0: as many as `state_memory_bytes` holds, at most limits::kDefaultMaxSlots
-  int64_t state_memory_bytes = 0;  // for slots == 0
+  uint32_t kv_pages = 0;           // of hybrids; 0: as many as the rest of that memory holds
+  int64_t state_memory_bytes = 0;  // for slots == 0 and kv_pages == 0
   uint32_t max_rows = 0;           // of a step; 0: as many as fit a fixed amount of buffer memory
   kernels::StreamOptions stream;
 };
@@ -46,8 +47,9 @@ class Engine final {
   /// Rows of a step that the buffers hold.
   uint32_t max_rows() const { return max_rows_; }
   uint32_t slots() const { return static_cast<uint32_t>(records_.size()); }
+  uint32_t kv_pages() const { return static_cast<uint32_t>(kv_.pages()); }
   int64_t weight_bytes() const { return weights_.bytes(); }
-  int64_t state_bytes() const { return states_.slots() * states_.slot_bytes(); }
+  int64_t state_bytes() const { return states_.slots() * states_.slot_bytes() + kv_.pages() * kv_.page_bytes(); }
   int64_t nonfinite_weights() const { return nonfinite_weights_; }
 
   /// What the bits of the logits depend on, besides tokens; equal on all ranks. DESIGN's "numerics id".
@@ -70,6 +72,7 @@ class Engine final {
   Status validate(const wire::Step& step) const;
   bool writes_a_slot_twice(const wire::Step& step) const;
   void lay_out(const wire::Step& step);
+  Status check_pages() const;
   void choose_logit_rows(const wire::Step& step, wire::StepDone& done);
   Status allocate(const EngineOptions& options);
 
@@ -82,6 +85,7 @@ class Engine final {
   kernels::Arena weights_;
   kernels::Arena buffers_;
   StatePool states_;
+  KvCache kv_;
   std::unique_ptr<kernels::Stream> stream_;
   std::vector<std::unique_ptr<Block>> blocks_;
   std::unique_ptr<LmHead> head_;
@@ -99,6 +103,7 @@ class Engine final {
   std::vector<int32_t> ids_;
   std::vector<kernels::Run> runs_;
   std::vector<kernels::Tap> taps_;
+  std::vector<kernels::AttentionRun> attention_;
   std::vector<LogitRow> logit_rows_;
 };
 

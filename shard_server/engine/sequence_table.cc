@@ -10,6 +10,7 @@ void SequenceRecord::admit(const wire::Admission& admission) {
   last_token_ = 0;
   prompt_tokens_ = admission.prompt_tokens;
   params_ = admission.sampling;
+  pages_ = admission.pages;
   keeps_history_ = params_.presence_penalty != 0 || params_.frequency_penalty != 0 || params_.repetition_penalty != 1;
   logit_bias_.clear();
   for (const auto& bias : params_.logit_bias)

@@ -29,6 +29,8 @@ class SequenceRecord final {
   uint32_t prompt_tokens() const { return prompt_tokens_; }
   const wire::SamplingParams& params() const { return params_; }
   std::span<const kernels::SeenToken> seen() const { return seen_; }
+  /// Pages of its keys and values, in order of position.
+  std::span<const int32_t> pages() const { return pages_; }
 
   /// Whether the token at `position` may be a stop id already.
   bool may_stop(uint32_t position) const { return position >= prompt_tokens_ + params_.min_tokens; }
@@ -51,6 +53,7 @@ class SequenceRecord final {
   int32_t last_token_ = 0;
   uint32_t prompt_tokens_ = 0;
   wire::SamplingParams params_;
+  std::vector<int32_t> pages_;
   std::vector<kernels::LogitBias> logit_bias_;
   std::vector<kernels::SeenToken> seen_;
   std::unordered_map<int32_t, size_t> seen_index_;  // token -> place in seen_

@@ -66,6 +66,7 @@ Result<wire::Ready> RankExecutor::load_engine(const wire::Load& load) {
   ready.rank = static_cast<uint32_t>(options_.rank);
   ready.slots = engine_->slots();
   ready.max_rows = engine_->max_rows();
+  ready.kv_pages = engine_->kv_pages();
   ready.numerics_id = engine_->numerics_id();
   ready.weight_bytes = static_cast<uint64_t>(engine_->weight_bytes());
   ready.state_bytes = static_cast<uint64_t>(engine_->state_bytes());

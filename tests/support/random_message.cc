@@ -215,20 +215,22 @@ class Filler final {
     slots(slot_count);
   }
   void fill(Ready& value) {
-    auto& [epoch, rank_id, slot_count, max_rows, numerics_id, weight_bytes, state_bytes, non_finite] = value;
+    auto& [epoch, rank_id, slot_count, max_rows, numerics_id, weight_bytes, state_bytes, non_finite, kv_pages] = value;
     any(epoch);
     rank(rank_id);
     slots(slot_count);
     number(max_rows, 0, limits::kMaxStepRows);
+    number(kv_pages, 0, limits::kMaxKvPages);
     text(numerics_id);
     for (uint64_t* count : {&weight_bytes, &state_bytes, &non_finite})
       any(*count);
   }
   void fill(Admission& value) {
-    auto& [slot_id, prompt_tokens, sampling] = value;
+    auto& [slot_id, prompt_tokens, sampling, pages] = value;
     slot(slot_id);
     number(prompt_tokens, 0, limits::kMaxPromptTokens);
     fill(sampling);
+    list(pages, limits::kMaxSequencePages, [this](int32_t& page) { number(page, 0, limits::kMaxKvPages - 1); });
   }
   void fill(StepRun& value) {
     auto& [in_slot, out_slot, sequence_slot, first_position, token_list, sample, prompt_logprobs, next_token] = value;

@@ -39,7 +39,7 @@ void on_all_ranks(int world, const std::function<void(int rank)>& work) {
 
 }  // namespace
 
-EngineGroup::EngineGroup(const EngineGroupOptions& options) {
+EngineGroup::EngineGroup(const EngineGroupOptions& options) : slot_pages_(options.slot_pages) {
   auto checkpoint = value_or_throw(Checkpoint::open(options.model_dir));
   const auto plan = value_or_throw(make_model_plan(checkpoint->config()));
   const auto partition = value_or_throw(make_partition(plan.config, options.world, options.shares));
@@ -53,6 +53,7 @@ EngineGroup::EngineGroup(const EngineGroupOptions& options) {
     engine.dtype = options.dtype;
     engine.slots = options.slots;
     engine.max_rows = options.max_rows;
+    engine.kv_pages = options.slots * options.slot_pages;
     engine.stream.threads = options.threads;
     engine.stream.path = options.path;
     engine.stream.may_spin = false;
@@ -108,6 +109,15 @@ shard::WholeState whole_state(std::span<const shard::Engine* const> engines, int
   return whole;
 }
 
+std::vector<int32_t> EngineGroup::pages(int32_t slot) const {
+  std::vector<int32_t> pages;
+  const auto slots = static_cast<int32_t>(engines_[0]->slots());
+  // Neighbouring pages belong to different slots, and later ones come first.
+  for (auto i = static_cast<int32_t>(slot_pages_) - 1; i >= 0 && engines_[0]->kv_pages() > 0; --i)
+    pages.push_back(i * slots + slot);
+  return pages;
+}
+
 shard::WholeState EngineGroup::state(int32_t slot) const {
   std::vector<const shard::Engine*> engines;
   for (const auto& engine : engines_)
@@ -122,7 +132,7 @@ SequenceResult run_sequence(EngineGroup& group, int32_t slot, const std::vector<
   for (int64_t begin = 0; begin < total; begin += chunk) {
     const int64_t end = std::min(total, begin + chunk);
     wire::Step step;
-    if (begin == 0) step.admissions.push_back({slot, static_cast<uint32_t>(total), sampling});
+    if (begin == 0) step.admissions.push_back({slot, static_cast<uint32_t>(total), sampling, group.pages(slot)});
     auto& run = step.runs.emplace_back();
     run.in_slot = begin == 0 ? -1 : slot;
     run.out_slot = run.sequence_slot = slot;

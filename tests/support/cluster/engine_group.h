@@ -21,6 +21,7 @@ struct EngineGroupOptions final {
   DType dtype = DType::kF32;
   uint32_t slots = 4;
   uint32_t max_rows = 0;
+  uint32_t slot_pages = 32;  // of keys and values that a slot's sequence may use, in models that have some
   kernels::CpuPath path = kernels::best_cpu_path();
   std::vector<double> shares;
 };
@@ -42,6 +43,8 @@ class EngineGroup final {
   const std::map<int32_t, std::vector<float>>& logits() const { return logits_; }
 
   shard::WholeState state(int32_t slot) const;
+  /// The pages of the sequence in a slot, in no order that a test should rely on; none where the model has none.
+  std::vector<int32_t> pages(int32_t slot) const;
   const ModelConfig& config() const { return engines_[0]->config(); }
   std::string numerics_id() const { return engines_[0]->numerics_id(); }
 
@@ -51,6 +54,7 @@ class EngineGroup final {
   std::vector<std::shared_ptr<collectives::GroupCommunicators>> communicators_;
   std::map<int32_t, std::vector<float>> logits_;
   uint64_t next_step_ = 1;
+  uint32_t slot_pages_ = 0;
 };
 
 /// One sequence run through an EngineGroup: prefill in chunks, then greedy or sampled decoding.

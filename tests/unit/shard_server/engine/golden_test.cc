@@ -15,7 +15,8 @@ struct Family final {
   const char* name;
   double tolerance;
 };
-constexpr Family kFamilies[] = {{"mamba", 3e-5}, {"falcon_mamba", 3e-5}, {"mamba2", 3e-5}};
+constexpr Family kFamilies[] = {
+    {"mamba", 3e-5}, {"falcon_mamba", 3e-5}, {"mamba2", 3e-5}, {"zamba", 3e-4}, {"zamba2", 1e-4}};
 
 std::vector<float> conv_of(const shard::WholeState& state) {
   std::vector<float> all;

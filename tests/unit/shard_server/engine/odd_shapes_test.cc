@@ -6,8 +6,10 @@
 #include <cstdlib>
 
 #include "common/base/rng.h"
+#include "common/model/architecture.h"
 #include "tests/support/cluster/engine_group.h"
 #include "tests/support/golden.h"
+#include "tests/support/random_model.h"
 #include "tests/support/safetensors_writer.h"
 
 namespace krait::test {
@@ -16,28 +18,13 @@ namespace {
 // Float32 sums in another order: far below what a misplaced channel does.
 constexpr double kTolerance = 2e-4;
 
-int64_t between(SplitMix64& random, int64_t low, int64_t high) {
-  return low + static_cast<int64_t>(random.below(static_cast<uint64_t>(high - low + 1)));
-}
-
-/// A config.json of random sizes; one in two has channels that divide by eight.
-std::string random_config(SplitMix64& random) {
-  const int64_t inner = random.below(2) == 0 ? 8 * between(random, 1, 20) : between(random, 3, 150);
-  const auto flag = [&] { return random.below(2) == 0 ? "true" : "false"; };
-  return fmt::format(
-      R"({{"model_type": "mamba", "hidden_size": {}, "intermediate_size": {}, "state_size": {}, "time_step_rank": {},
-          "conv_kernel": {}, "num_hidden_layers": {}, "vocab_size": {}, "use_bias": {}, "use_conv_bias": {},
-          "tie_word_embeddings": {}, "layer_norm_epsilon": 1e-5, "hidden_act": "silu", "eos_token_id": 0}})",
-      between(random, 5, 90), inner, between(random, 1, 20), between(random, 1, 9), between(random, 2, 4),
-      between(random, 1, 3), between(random, 3, 200), flag(), flag(), flag());
-}
-
-SequenceResult run(const std::string& model, int world, DType dtype, const std::vector<int32_t>& prompt,
-                   int64_t chunk) {
+SequenceResult run(const std::string& model, int world, DType dtype, const std::vector<int32_t>& prompt, int64_t chunk,
+                   std::vector<double> shares = {}) {
   EngineGroupOptions options;
   options.model_dir = model;
   options.world = world;
   options.dtype = dtype;
+  options.shares = std::move(shares);
   EngineGroup group(options);
   group.keep_logits();
   wire::SamplingParams sampling;
@@ -58,9 +45,9 @@ double distance(const std::vector<std::vector<float>>& a, const std::vector<std:
   return worst;
 }
 
-void check_model(uint64_t seed) {
+void check_model(std::string_view architecture, uint64_t seed) {
   SplitMix64 random(seed);
-  const std::string config_json = random_config(random);
+  const std::string config_json = random_config(architecture, random);
   SCOPED_TRACE(fmt::format("seed {}: {}", seed, config_json));
   const auto config = parse_model_config(config_json);
   ASSERT_TRUE(config.ok()) << to_string(config.error());
@@ -83,16 +70,36 @@ void check_model(uint64_t seed) {
     }
     EXPECT_LE(distance(sharded.prompt_logits, whole.prompt_logits), kTolerance) << "world " << world;
   }
+  const auto uneven = run(folder.path(), 3, DType::kF32, prompt, 4, {3, 1, 2});
+  EXPECT_LE(distance(uneven.prompt_logits, whole.prompt_logits), kTolerance) << "shares";
+  for (const int world : {2, 8}) {
+    if (!make_partition(*config, world)->aligned) continue;
+    const auto one = run(folder.path(), 1, DType::kBF16, prompt, 9);
+    EXPECT_TRUE(run(folder.path(), world, DType::kBF16, prompt, 2).prompt_logits == one.prompt_logits)
+        << "other bits in bf16 at world " << world;
+  }
 }
 
-TEST(OddShapes, ShardedEqualsWhole) {
+class OddShapes : public testing::TestWithParam<std::string> {};
+
+TEST_P(OddShapes, ShardedEqualsWhole) {
   const char* wish = std::getenv("KRAIT_TEST_LONG");
   const bool is_long = wish != nullptr && *wish != '\0';
-  for (uint64_t seed = 1; seed <= (is_long ? 60u : 6u); ++seed)
-    check_model(seed);
+  for (uint64_t seed = 1; seed <= (is_long ? 60u : 5u); ++seed)
+    check_model(GetParam(), seed);
 }
 
-TEST(OddShapes, WeightsThatAreNoNumbersStillGiveATokenOfTheVocabulary) {
+std::vector<std::string> architectures() {
+  std::vector<std::string> names;
+  for (const Architecture* architecture : all_architectures())
+    names.emplace_back(architecture->name);
+  return names;
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, OddShapes, testing::ValuesIn(architectures()),
+                         [](const auto& info) { return info.param; });
+
+TEST(OddModels, WeightsThatAreNoNumbersStillGiveATokenOfTheVocabulary) {
   // Every logit is NaN, and most ranks hold no vocabulary at all.
   const std::string config_json =
       R"({"model_type": "mamba", "hidden_size": 16, "intermediate_size": 32, "state_size": 4, "time_step_rank": 2,
@@ -119,7 +126,7 @@ TEST(OddShapes, WeightsThatAreNoNumbersStillGiveATokenOfTheVocabulary) {
   }
 }
 
-TEST(OddShapes, AStepThatWritesASlotTwiceIsRefused) {
+TEST(OddModels, AStepThatWritesASlotTwiceIsRefused) {
   EngineGroupOptions options;
   options.model_dir = golden_path("models/mamba");
   EngineGroup group(options);
