@@ -161,6 +161,8 @@ class FakeLeader final {
   explicit FakeLeader(const std::shared_ptr<transport::LoopbackHub>& hub)
       : transport_(transport::make_loopback_transport(hub)), endpoint_(transport_->bind("loop://g0").value()) {}
 
+  bool accepts = true;  // what it takes with next()
+
   /// The next message of this kind; others are kept for later calls. Fails the test when none comes.
   template <class T>
   T next() {
@@ -170,7 +172,9 @@ class FakeLeader final {
         if (auto* found = std::get_if<T>(&inbox_[i])) {
           T message = std::move(*found);
           inbox_.erase(inbox_.begin() + static_cast<int64_t>(i));
-          if constexpr (std::is_same_v<T, wire::Submit>) send(wire::Accepted{message.request, "numerics of its group"});
+          if constexpr (std::is_same_v<T, wire::Submit>) {
+            if (accepts) send(wire::Accepted{message.request, "numerics of its group"});
+          }
           return message;
         }
       }
