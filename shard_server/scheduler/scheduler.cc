@@ -84,6 +84,7 @@ void Scheduler::submit(const std::string& peer, wire::Submit submit) {
   sequence->submit = std::move(submit);
   tokens_to_come_ += sequence->tokens_left();
   by_key_.emplace(key, sequence);
+  if (sequence->deadline_ns != 0) deadlines_.emplace(sequence->deadline_ns, key);
   queue_.push(sequence);
   send(peer, wire::Accepted{key.request, options_.numerics_id});
   // With nothing to generate and nothing to score there is nothing to run.
@@ -124,12 +125,9 @@ void Scheduler::drop_peer(const std::string& peer) {
 
 void Scheduler::expire() {
   const int64_t now_ns = clock_.now_ns();
-  std::vector<SequencePtr> late;
-  for (const auto& [key, sequence] : by_key_) {
-    if (sequence->deadline_ns != 0 && now_ns >= sequence->deadline_ns) late.push_back(sequence);
+  while (!deadlines_.empty() && deadlines_.begin()->first <= now_ns) {
+    end(SequencePtr(by_key_.at(deadlines_.begin()->second)), wire::FinishReason::kDeadline);
   }
-  for (const auto& sequence : late)
-    end(sequence, wire::FinishReason::kDeadline);
 }
 
 std::optional<wire::Step> Scheduler::plan() {

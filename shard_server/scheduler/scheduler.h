@@ -11,7 +11,9 @@
 #include <deque>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/base/clock.h"
@@ -131,9 +133,10 @@ class Scheduler final {
   StepCost cost_;
   bool draining_ = false;
   uint64_t next_step_ = 1;
-  ClientQueue queue_;                          // prompts that are not wholly planned, waiting ones among them
-  std::vector<SequencePtr> running_;           // hold a slot, in order of admission
-  std::map<SequenceKey, SequencePtr> by_key_;  // waiting and running
+  ClientQueue queue_;                                    // prompts that are not wholly planned, waiting ones among them
+  std::vector<SequencePtr> running_;                     // hold a slot, in order of admission
+  std::map<SequenceKey, SequencePtr> by_key_;            // waiting and running
+  std::set<std::pair<int64_t, SequenceKey>> deadlines_;  // of those that have one
   std::vector<int32_t> free_slots_;
   std::deque<InFlight> in_flight_;
   std::vector<Outgoing> outgoing_;

@@ -149,6 +149,7 @@ void Scheduler::forget(const SequencePtr& sequence) {
   sequence->ended = true;
   tokens_to_come_ -= sequence->tokens_left();
   by_key_.erase(sequence->key);
+  deadlines_.erase({sequence->deadline_ns, sequence->key});
   queue_.erase(sequence);
   if (sequence->slot >= 0) {
     // Ranks run plans in order, so the next owner's admission comes after every row that still names this slot.
