@@ -208,7 +208,8 @@ double Scheduler::backlog_seconds() const {
   const auto side_by_side = static_cast<int64_t>(std::min<size_t>(by_key_.size(), options_.slots));
   const double steps = used_share_ * static_cast<double>(tokens_to_come_) / static_cast<double>(side_by_side);
   const double prefill_ms = static_cast<double>(queue_.rows_left()) * cost_.row_ms();
-  return (prefill_ms + steps * cost_.expected_ms(side_by_side)) / 1e3;
+  const double step_ms = decode_step_ms_ > 0 ? decode_step_ms_ : cost_.expected_ms(side_by_side);
+  return (prefill_ms + steps * step_ms) / 1e3;
 }
 
 }  // namespace krait::scheduler

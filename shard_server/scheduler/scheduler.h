@@ -142,6 +142,7 @@ class Scheduler final {
   std::vector<Outgoing> outgoing_;
   int64_t tokens_to_come_ = 0;  // that may be generated for all that is open
   double used_share_ = 1;       // of their max_tokens, what sequences used lately
+  double decode_step_ms_ = 0;   // of steps with decode rows, lately; 0: none yet
   double tokens_per_second_ = 0;
   SchedulerStats stats_;
 };

@@ -126,6 +126,8 @@ void Scheduler::observe(const InFlight& record, const wire::StepDone& done) {
   if (step_ms > 0) {
     const double speed = static_cast<double>(record.rows) / step_ms * 1e3;
     tokens_per_second_ += (tokens_per_second_ == 0 ? 1 : kSpeedSmoothing) * (speed - tokens_per_second_);
+    const bool decoded = record.rows > record.prompt_rows;
+    if (decoded) decode_step_ms_ += (decode_step_ms_ == 0 ? 1 : kSpeedSmoothing) * (step_ms - decode_step_ms_);
   }
 }
 

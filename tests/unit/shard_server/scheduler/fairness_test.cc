@@ -162,6 +162,22 @@ TEST_F(Fairness, TheTimeToComeAgainFollowsTheBacklog) {
   EXPECT_EQ(scheduler->backlog_seconds(), 0);
 }
 
+TEST_F(Fairness, TheBacklogIsReckonedByStepsAsTheyAre) {
+  make(8, 50, 100);
+  for (uint64_t number = 1; number <= 16; ++number)
+    submit_of("any", number, 4, 1000);
+  for (int i = 0; i < 100; ++i) {
+    plan_all();
+    auto done = engine->run(flying.front());
+    flying.pop_front();
+    done.timings.total_us = i < 5 ? 400'000 : 20'000;  // it was slow once
+    ASSERT_TRUE(scheduler->step_done(done).ok());
+    take();
+  }
+  // Eight by eight: 900 steps of those that run, and 1000 of those that wait.
+  EXPECT_NEAR(scheduler->backlog_seconds(), 1900 * 0.02, 2.5);
+}
+
 TEST_F(Fairness, TextsThatEndEarlyMakeTheBacklogShorter) {
   make(1, 50, 100);
   const auto stop = expected_tokens(7, 4, 1)[0];
