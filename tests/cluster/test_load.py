@@ -81,7 +81,7 @@ def test_a_flood_is_answered_or_refused_and_grows_nothing(up):
     refused = [answer for answer in answers if answer.status == 429]
     print(f"{len(good)} served, {len(refused)} refused in {FLOOD_S} s, grown by MiB: {peaks.grown_mib()}")
     assert len(good) + len(refused) == len(answers), {answer.status for answer in answers}
-    assert len(answers) > 10 * len(good) or not LONG, "it was not ten times what can be served"
+    assert len(answers) > (10 if LONG else 5) * len(good), "it was not much more than can be served"
     assert len(good) > SLOTS + QUEUE and len(refused) > 100
     assert all(answer.complete and len(answer.tokens_at) >= REQUEST["max_tokens"] / 2 for answer in good)
     assert all(answer.error["type"] == "rate_limit_error" for answer in refused)
@@ -170,6 +170,10 @@ def test_a_stalled_reader_is_cancelled_and_slows_nobody(up):
 def test_an_echo_with_all_logprobs_is_no_stalled_reader(up):
     prompt = [1 + i % 50 for i in range(20_000)]
     stream = Stream(up.url, prompt=prompt, echo=True, logprobs=20, max_tokens=1, temperature=0)
+    assert stream.status == 200
+    # A reader that is slower than the prompt is scored: all of it waits.
+    idle(up)
+    assert coordinator_says(up)["krait_http_unsent_bytes"] > 2 * MIB
     scored, size = 0, 0
     while (event := stream.read_event()) not in (None, "[DONE]"):
         logprobs = event["choices"][0]["logprobs"]
