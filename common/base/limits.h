@@ -64,12 +64,19 @@ inline constexpr int kMaxNamedUnknownFields = 16;               // in the header
 inline constexpr int64_t kMaxRequestTokens = int64_t{1} << 24;  // prompt tokens of all sequences of one request
 inline constexpr int64_t kMaxApiWorkBytes = 256 * kMiB;         // bodies of requests that wait to be read
 inline constexpr size_t kMaxApiWork = 1024;                     // requests that wait to be read and tokenized
+inline constexpr int64_t kMaxOpenSequences = 65'536;            // of all requests that one coordinator holds
+inline constexpr int64_t kMaxOpenTokens = int64_t{1} << 27;     // of their prompts
+inline constexpr int64_t kMaxRetryAfterS = 60;                  // worth telling a client who was refused
 
 // Connections.
 inline constexpr int kMaxConnections = 4096;
 inline constexpr int64_t kMaxStreamBacklogBytes = 1 * kMiB;  // unsent bytes of a stream before it is cancelled
-inline constexpr int64_t kStreamStallNs = 30 * kSecond;      // a reader that takes nothing for this long is cancelled
-inline constexpr int64_t kHeaderTimeoutNs = 10 * kSecond;    // first byte to last header byte
+inline constexpr int64_t kMaxUnsentBytes = 1 * kGiB;         // of all answers together
+inline constexpr int64_t kMaxWholeAnswerBytes = 256 * kMiB;  // of an answer that is not streamed
+inline constexpr int64_t kSmallAnswerBytes = 64 * kKiB;      // always sent: errors, and most others
+inline constexpr int64_t kLeastProgressBytes = 32 * kKiB;  // a reader that leaves more waiting must take it, see below
+inline constexpr int64_t kStreamStallNs = 30 * kSecond;    // a reader that takes nothing for this long is cancelled
+inline constexpr int64_t kHeaderTimeoutNs = 10 * kSecond;  // first byte to last header byte
 inline constexpr int64_t kBodyTimeoutNs = 60 * kSecond;
 inline constexpr int64_t kIdleConnectionNs = 75 * kSecond;
 inline constexpr int64_t kKeepAliveCommentNs = 10 * kSecond;  // SSE comment when nothing else was sent
@@ -135,6 +142,7 @@ static_assert(kMaxStepRows >= kDefaultMaxSlots, "a step must hold one decode row
 static_assert(kMaxPromptTokens * 4 < kMaxWireMessageBytes, "a prompt must fit one message");
 static_assert(kMaxEchoLogprobTokens <= kMaxPromptTokens);
 static_assert(kMaxPromptTokens + kMaxGeneratedTokens <= kMaxSequenceTokens, "what the API takes, the wire takes");
+static_assert(kMaxRequestTokens <= kMaxOpenTokens && kMaxSequencesPerRequest <= kMaxOpenSequences);
 static_assert(kMaxRequestTokens >= kMaxPromptTokens && kMaxRequestTokens <= kMaxQueuedTokens);
 static_assert(kMaxPromptTokens < kMaxSequenceTokens, "a sequence is a prompt and what follows");
 

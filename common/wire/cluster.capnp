@@ -108,6 +108,7 @@ struct Drain {
 
 struct Accepted {
   request @0 :UInt64;
+  numericsId @1 :Text;
 }
 
 struct TokenChunk {

@@ -98,6 +98,7 @@ static void get(schema::Drain::Reader, Drain&) {}
 
 static void get(schema::Accepted::Reader from, Accepted& to) {
   to.request = from.getRequest();
+  to.numerics_id = name("numerics_id", from.getNumericsId());
 }
 
 static void get(schema::TokenChunk::Reader from, TokenChunk& to) {

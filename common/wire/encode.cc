@@ -117,6 +117,7 @@ static void put(schema::Drain::Builder, const Drain&) {}
 
 static void put(schema::Accepted::Builder to, const Accepted& from) {
   to.setRequest(from.request);
+  to.setNumericsId(text(from.numerics_id));
 }
 
 static void put(schema::TokenChunk::Builder to, const TokenChunk& from) {

@@ -102,6 +102,7 @@ struct Drain final {
 
 struct Accepted final {
   uint64_t request = 0;
+  std::string numerics_id;  // that the group computes with
   friend bool operator==(const Accepted&, const Accepted&) = default;
 };
 

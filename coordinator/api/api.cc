@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "common/base/units.h"
+#include "coordinator/api/client_key.h"
 #include "coordinator/api/json_body.h"
 #include "coordinator/http/error_body.h"
 
@@ -92,13 +93,6 @@ Api::~Api() {
   ticker_.join();
 }
 
-std::string Api::system_fingerprint() const {
-  for (const auto& group : cluster_.groups()) {
-    if (group.serving) return group.status.numerics_id;
-  }
-  return "";
-}
-
 void Api::every_tick(std::function<bool()> call) {
   const std::scoped_lock lock(ticker_mutex_);
   every_tick_.push_back(std::move(call));
@@ -117,10 +111,7 @@ void Api::tick() {
 }
 
 bool Api::has_key(const http::Request& request) const {
-  const auto header = request.headers.find("Authorization");
-  constexpr std::string_view kScheme = "Bearer ";
-  if (!header || !http::names_equal(header->substr(0, kScheme.size()), kScheme)) return false;
-  const std::string_view given = header->substr(kScheme.size());
+  const std::string_view given = bearer_key(request);
   bool found = false;
   for (const auto& key : options_.api_keys)
     found |= equal_in_constant_time(given, key);
@@ -131,11 +122,15 @@ http::Handler Api::handler() {
   return [this](http::Request request, ResponderPtr responder) {
     registry_.counter(metrics::CounterId::kHttpReceivedBytes).add(static_cast<double>(request.body.size()));
     const ResponderPtr keep = responder;
+    const std::string client = client_key(request);
     const auto bytes = static_cast<int64_t>(request.body.size());
     const bool taken = executor_.post(
+        client,
         [this, request = std::move(request), responder = std::move(responder)] { dispatch(request, responder); },
         bytes);
-    if (!taken) respond_error(*this, *keep, Error{Errc::kOverloaded, "too many requests wait to be read", ""}, 1);
+    if (taken) return;
+    const Error error{Errc::kOverloaded, "too many requests wait to be read; try again later", ""};
+    respond_error(*this, *keep, error, cluster_.retry_after_s());
   };
 }
 

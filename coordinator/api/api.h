@@ -28,7 +28,8 @@ struct ApiOptions final {
   int64_t request_timeout_ms = 600'000;
   int64_t created_s = 0;  // of the model entry
   int threads = 2;
-  size_t max_waiting = limits::kMaxApiWork;             // requests to be read and tokenized
+  size_t max_waiting = limits::kMaxApiWork;  // requests to be read and tokenized
+  int64_t max_answer_bytes = limits::kMaxWholeAnswerBytes;
   int64_t keep_alive_ns = limits::kKeepAliveCommentNs;  // a stream that is silent for this long gets a comment
 };
 
@@ -48,8 +49,6 @@ class Api final {
   requests::ClusterClient& cluster() { return cluster_; }
   metrics::Registry& registry() { return registry_; }
   Executor& executor() { return executor_; }
-  /// The numerics id of the first group that serves: "system_fingerprint".
-  std::string system_fingerprint() const;
 
   /// From now on /ready answers 503.
   void set_draining() { draining_ = true; }

@@ -1,12 +1,14 @@
 #include "coordinator/api/choice_writer.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <iterator>
 #include <utility>
+#include <vector>
 
 namespace krait::api {
 namespace {
-
-using nlohmann::ordered_json;
 
 /// Characters (code points) of UTF-8 text, as clients count offsets.
 int64_t characters(std::string_view utf8) {
@@ -20,6 +22,7 @@ ChoiceWriter::ChoiceWriter(const CompletionRequest& request, const ModelInfo& mo
   if (!request_.echo) return;
   const Prompt& prompt = request_.prompts.at(index_ / request_.n);
   text_ = prompt.text;
+  tells_of_prompt_ = true;
   if (!request_.logprobs) return;
   if (model_.tokenizer != nullptr) decoder_.emplace(model_.tokenizer, false);
   // Nothing comes before the first token, so it has no probability.
@@ -27,28 +30,44 @@ ChoiceWriter::ChoiceWriter(const CompletionRequest& request, const ModelInfo& mo
 }
 
 void ChoiceWriter::advance(int32_t token) {
-  text_offsets_.push_back(offset_);
+  fmt::format_to(std::back_inserter(text_offsets_.next()), "{}", offset_);
   if (decoder_) offset_ += characters(decoder_->push(token));
 }
 
 void ChoiceWriter::add_logprob(const wire::TokenInfo& token, bool known) {
   advance(token.token);
-  tokens_.push_back(token_string(model_, token.token));
-  if (!known) {
-    token_logprobs_.push_back(nullptr);
-    top_logprobs_.push_back(nullptr);
-    return;
+  append_string(tokens_.next(), token_string(model_, token.token));
+  if (known) {
+    append_number(token_logprobs_.next(), token.logprob);
+    add_alternatives(token);
+  } else {
+    token_logprobs_.next() += "null";
+    top_logprobs_.next() += "null";
   }
-  token_logprobs_.push_back(token.logprob);
-  ordered_json top = ordered_json::object();
+}
+
+void ChoiceWriter::add_alternatives(const wire::TokenInfo& token) {
+  std::string& out = top_logprobs_.next();
+  std::vector<std::string> names;
+  const auto add = [&](int32_t id, float logprob) {
+    auto name = token_string(model_, id);
+    // Two ids may have the same text; an object has each name once, and the likelier one stands there.
+    if (std::find(names.begin(), names.end(), name) != names.end()) return;
+    out += names.empty() ? '{' : ',';
+    append_string(out, name);
+    out += ':';
+    append_number(out, logprob);
+    names.push_back(std::move(name));
+  };
   for (const auto& alternative : token.top)
-    top.emplace(token_string(model_, alternative.token), alternative.logprob);
-  top.emplace(tokens_.back(), token.logprob);  // the chosen one always stands there
-  top_logprobs_.push_back(std::move(top));
+    add(alternative.token, alternative.logprob);
+  add(token.token, token.logprob);  // the chosen one always stands there
+  out += '}';
 }
 
 void ChoiceWriter::add(const requests::OutputChunk& chunk) {
   text_ += chunk.text;
+  tells_of_prompt_ = tells_of_prompt_ || !chunk.prompt_logprobs.empty();
   if (request_.logprobs) {
     for (const auto& token : chunk.prompt_logprobs)
       add_logprob(token, true);
@@ -62,42 +81,58 @@ void ChoiceWriter::add(const requests::OutputChunk& chunk) {
   }
   for (const auto& token : chunk.tokens) {
     last_token_ = token.token;
-    if (request_.return_token_ids) token_ids_.push_back(token.token);
+    if (request_.return_token_ids) fmt::format_to(std::back_inserter(token_ids_.next()), "{}", token.token);
   }
   if (chunk.end) end_ = chunk.end;
 }
 
-ordered_json ChoiceWriter::finish_reason() const {
-  if (!end_) return nullptr;
-  return end_->reason == requests::EndReason::kStop ? "stop" : "length";
+size_t ChoiceWriter::size() const {
+  return text_.size() + token_ids_.size() + tokens_.size() + token_logprobs_.size() + top_logprobs_.size() +
+         text_offsets_.size();
 }
 
-ordered_json ChoiceWriter::stop_reason() const {
-  if (!end_ || end_->reason != requests::EndReason::kStop) return nullptr;
-  if (!end_->stop_string.empty()) return end_->stop_string;
+void ChoiceWriter::finish_to(std::string& out) const {
+  const bool stopped = end_ && end_->reason == requests::EndReason::kStop;
+  out += R"(,"finish_reason":)";
+  out += !end_ ? "null" : stopped ? R"("stop")" : R"("length")";
+  out += R"(,"stop_reason":)";
   const auto& eos = model_.eos_ids;
-  if (std::binary_search(eos.begin(), eos.end(), last_token_)) return nullptr;
-  return last_token_;
+  if (stopped && !end_->stop_string.empty()) {
+    append_string(out, end_->stop_string);
+  } else if (stopped && !std::binary_search(eos.begin(), eos.end(), last_token_)) {
+    out += std::to_string(last_token_);
+  } else {
+    out += "null";
+  }
 }
 
-ordered_json ChoiceWriter::take() {
-  ordered_json choice;
-  choice["index"] = index_;
-  choice["text"] = std::exchange(text_, {});
-  choice["logprobs"] = nullptr;
+std::string ChoiceWriter::take() {
+  std::string out = fmt::format(R"({{"index":{},"text":)", index_);
+  append_string(out, text_);
+  text_.clear();
+  out += R"(,"logprobs":)";
   // The last piece of a stream often has no token: its end alone.
   if (request_.logprobs && (!tokens_.empty() || !request_.stream)) {
-    ordered_json logprobs;
-    logprobs["tokens"] = std::exchange(tokens_, {});
-    logprobs["token_logprobs"] = std::exchange(token_logprobs_, ordered_json::array());
-    logprobs["top_logprobs"] = std::exchange(top_logprobs_, ordered_json::array());
-    logprobs["text_offset"] = std::exchange(text_offsets_, {});
-    choice["logprobs"] = std::move(logprobs);
+    out += R"({"tokens":)";
+    tokens_.move_to(out);
+    out += R"(,"token_logprobs":)";
+    token_logprobs_.move_to(out);
+    out += R"(,"top_logprobs":)";
+    top_logprobs_.move_to(out);
+    out += R"(,"text_offset":)";
+    text_offsets_.move_to(out);
+    out += '}';
+  } else {
+    out += "null";
   }
-  if (request_.return_token_ids) choice["token_ids"] = std::exchange(token_ids_, {});
-  choice["finish_reason"] = finish_reason();
-  choice["stop_reason"] = stop_reason();
-  return choice;
+  if (request_.return_token_ids) {
+    out += R"(,"token_ids":)";
+    token_ids_.move_to(out);
+  }
+  finish_to(out);
+  out += '}';
+  tells_of_prompt_ = false;
+  return out;
 }
 
 }  // namespace krait::api

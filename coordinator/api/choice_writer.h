@@ -2,12 +2,11 @@
 #pragma once
 
 #include <cstdint>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "coordinator/api/completion_request.h"
+#include "coordinator/api/json_text.h"
 #include "coordinator/requests/generation.h"
 #include "coordinator/tokenizer/stream_decoder.h"
 
@@ -22,25 +21,31 @@ class ChoiceWriter final {
 
   /// Whether a piece would say anything.
   bool has_news() const { return !text_.empty() || !tokens_.empty() || !token_ids_.empty() || end_.has_value(); }
+  /// Whether the next piece tells of the prompt, by echo: it may be large, and comes as fast as the prompt is read.
+  bool tells_of_prompt() const { return tells_of_prompt_; }
+  /// Bytes that the next piece will take, roughly.
+  size_t size() const;
 
-  /// A choice object with what was added since the last call.
-  nlohmann::ordered_json take();
+  /// A choice object, as JSON text, with what was added since the last call.
+  std::string take();
 
  private:
   void add_logprob(const wire::TokenInfo& token, bool known);
+  void add_alternatives(const wire::TokenInfo& token);
   void advance(int32_t token);
-  nlohmann::ordered_json finish_reason() const;
-  nlohmann::ordered_json stop_reason() const;
+  void finish_to(std::string& out) const;
 
   const CompletionRequest& request_;
   const ModelInfo& model_;
   const size_t index_;
   std::string text_;
-  std::vector<int32_t> token_ids_;
-  std::vector<std::string> tokens_;
-  nlohmann::ordered_json token_logprobs_ = nlohmann::ordered_json::array();
-  nlohmann::ordered_json top_logprobs_ = nlohmann::ordered_json::array();
-  std::vector<int64_t> text_offsets_;
+  // Written as they come, so that a large answer is never held in a larger form than its own text.
+  JsonItems token_ids_;
+  JsonItems tokens_;
+  JsonItems token_logprobs_;
+  JsonItems top_logprobs_;
+  JsonItems text_offsets_;
+  bool tells_of_prompt_ = false;
   std::optional<tokenizer::StreamDecoder> decoder_;  // tells where each token begins in the text
   int64_t offset_ = 0;                               // characters before the next token
   bool in_output_ = false;

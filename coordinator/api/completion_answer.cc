@@ -4,6 +4,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/rng.h"
+#include "coordinator/api/client_key.h"
 #include "coordinator/api/json_body.h"
 #include "coordinator/http/error_body.h"
 #include "coordinator/http/sse.h"
@@ -14,9 +15,16 @@ namespace {
 using metrics::CounterId;
 using nlohmann::ordered_json;
 
-/// The client's address without its port: who it is for fairness.
-std::string client_of(const std::string& peer) {
-  return peer.substr(0, peer.rfind(':'));
+/// Without its closing brace: the rest is put behind it.
+std::string head_of(const std::string& id, int64_t created_s, const std::string& model) {
+  ordered_json head;
+  head["id"] = id;
+  head["object"] = "text_completion";
+  head["created"] = created_s;
+  head["model"] = model;
+  std::string text = dump(head);
+  text.pop_back();
+  return text;
 }
 
 }  // namespace
@@ -28,10 +36,10 @@ CompletionAnswer::CompletionAnswer(Api& api, CompletionRequest request, const ht
       responder_(std::move(responder)),
       id_(fmt::format("cmpl-{:016x}{:016x}", random_u64(), random_u64())),
       http_request_id_(exchange.request_id),
-      client_(client_of(exchange.peer)),
+      client_(client_key(exchange)),
       created_s_(unix_seconds()),
-      last_sent_ns_(SteadyClock().now_ns()),
-      fingerprint_(api.system_fingerprint()) {
+      head_(head_of(id_, created_s_, request_.model)),
+      last_sent_ns_(SteadyClock().now_ns()) {
   open_sequences_ = request_.prompts.size() * request_.n;
   accepted_.resize(open_sequences_);
   for (size_t i = 0; i < open_sequences_; ++i)
@@ -90,51 +98,63 @@ http::Headers CompletionAnswer::headers() const {
 }
 
 /// The head goes out with the first bytes, so that until then a refusal can have a status of its own.
-void CompletionAnswer::write(std::string bytes) {
+void CompletionAnswer::write(std::string bytes, bool bulk) {
   if (!streaming_) responder_->begin_stream(200, headers());
   streaming_ = true;
   last_sent_ns_ = SteadyClock().now_ns();
-  responder_->write(std::move(bytes));
+  if (bulk) {
+    responder_->write_bulk(std::move(bytes));
+  } else {
+    responder_->write(std::move(bytes));
+  }
 }
 
-ordered_json CompletionAnswer::envelope() const {
-  ordered_json body;
-  body["id"] = id_;
-  body["object"] = "text_completion";
-  body["created"] = created_s_;
-  body["model"] = request_.model;
-  body["system_fingerprint"] = fingerprint_;
-  body["choices"] = ordered_json::array();
-  return body;
+std::string CompletionAnswer::opening() const {
+  std::string out = head_ + R"(,"system_fingerprint":)";
+  append_string(out, fingerprint_);
+  return out + R"(,"choices":[)";
 }
 
-ordered_json CompletionAnswer::usage() const {
+std::string CompletionAnswer::usage() const {
   ordered_json usage;
   usage["prompt_tokens"] = prompt_tokens_;
   usage["completion_tokens"] = completion_tokens_;
   usage["total_tokens"] = prompt_tokens_ + completion_tokens_;
   usage["prompt_tokens_details"]["cached_tokens"] = cached_tokens_;
-  return usage;
+  return dump(usage);
 }
 
-void CompletionAnswer::send(const ordered_json& event) {
-  write(http::sse_event(dump(event)));
+void CompletionAnswer::send(std::string_view event, bool bulk) {
+  write(http::sse_event(event), bulk);
 }
 
 void CompletionAnswer::send_news(size_t sequence) {
-  if (!choices_[sequence].has_news()) return;
-  ordered_json event = envelope();
-  event["choices"].push_back(choices_[sequence].take());
-  if (request_.include_usage) event["usage"] = nullptr;
-  send(event);
+  ChoiceWriter& choice = choices_[sequence];
+  if (!choice.has_news()) return;
+  const bool bulk = choice.tells_of_prompt();
+  send(opening() + choice.take() + (request_.include_usage ? R"(],"usage":null})" : "]}"), bulk);
+}
+
+/// Whether what waits for an answer's end is more than one may have; then the request is over.
+bool CompletionAnswer::too_large() {
+  if (std::cmp_less_equal(held_bytes_, api_.options().max_answer_bytes)) return false;
+  over_ = true;
+  respond_error(
+      api_, *responder_,
+      Error{Errc::kInvalidArgument, "the answer is too large to be sent whole: ask for it with 'stream'", "stream"});
+  api_.cluster().cancel(submitted_);
+  return true;
+}
+
+void CompletionAnswer::accept(requests::OutputChunk chunk) {
+  fingerprint_ = std::move(chunk.numerics_id);
+  if (accepted_.at(chunk.sequence)) return;
+  accepted_[chunk.sequence] = true;
+  const auto& prompt = request_.prompts.at(chunk.sequence / request_.n);
+  api_.registry().counter(CounterId::kPromptTokens).add(static_cast<double>(prompt.tokens.size()));
 }
 
 void CompletionAnswer::count(const requests::OutputChunk& chunk) {
-  if (!accepted_.at(chunk.sequence)) {
-    accepted_[chunk.sequence] = true;
-    const auto& prompt = request_.prompts.at(chunk.sequence / request_.n);
-    api_.registry().counter(CounterId::kPromptTokens).add(static_cast<double>(prompt.tokens.size()));
-  }
   completion_tokens_ += chunk.tokens.size();
   api_.registry().counter(CounterId::kGenerationTokens).add(static_cast<double>(chunk.tokens.size()));
   if (!chunk.end) return;
@@ -146,8 +166,16 @@ void CompletionAnswer::count(const requests::OutputChunk& chunk) {
 void CompletionAnswer::on_chunk(requests::OutputChunk chunk) {
   const std::scoped_lock lock(mutex_);
   if (over_) return;
-  choices_.at(chunk.sequence).add(chunk);
+  if (!chunk.numerics_id.empty()) {
+    accept(std::move(chunk));
+    return;
+  }
+  ChoiceWriter& choice = choices_.at(chunk.sequence);
+  held_bytes_ -= choice.size();
+  choice.add(chunk);
+  held_bytes_ += choice.size();
   count(chunk);
+  if (!request_.stream && too_large()) return;
   if (request_.stream) send_news(chunk.sequence);
   if (open_sequences_ > 0) return;
   over_ = true;
@@ -155,24 +183,24 @@ void CompletionAnswer::on_chunk(requests::OutputChunk chunk) {
     finish();
     return;
   }
-  // A large answer is built elsewhere: the core's thread has other requests to serve.
-  if (!api_.executor().post([self = shared_from_this()] { self->finish(); })) finish();
+  // A large answer is put together elsewhere: the core's thread has other requests to serve. A small one is done sooner
+  // than it is handed over, and does not wait behind requests that come.
+  const bool small = std::cmp_less_equal(held_bytes_, limits::kSmallAnswerBytes);
+  if (small || !api_.executor().post(client_, [self = shared_from_this()] { self->respond_whole(); })) respond_whole();
+}
+
+void CompletionAnswer::respond_whole() {
+  std::string body = opening();
+  for (ChoiceWriter& choice : choices_) {
+    if (body.back() != '[') body += ',';
+    body += choice.take();
+  }
+  body += R"(],"usage":)" + usage() + '}';
+  responder_->respond(200, headers(), std::move(body));
 }
 
 void CompletionAnswer::finish() {
-  if (!request_.stream) {
-    ordered_json body = envelope();
-    for (ChoiceWriter& choice : choices_)
-      body["choices"].push_back(choice.take());
-    body["usage"] = usage();
-    responder_->respond(200, headers(), dump(body));
-    return;
-  }
-  if (request_.include_usage) {
-    ordered_json event = envelope();
-    event["usage"] = usage();
-    send(event);
-  }
+  if (request_.include_usage) send(opening() + R"(],"usage":)" + usage() + '}');
   write(http::sse_event("[DONE]"));
   responder_->end();
 }

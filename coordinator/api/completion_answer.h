@@ -24,14 +24,17 @@ class CompletionAnswer final : public requests::GenerationSink, public std::enab
   void on_error(const Error& error, uint32_t retry_after_s) override;
 
  private:
-  nlohmann::ordered_json envelope() const;
-  nlohmann::ordered_json usage() const;
+  std::string opening() const;
+  std::string usage() const;
   http::Headers headers() const;
-  void write(std::string bytes);
-  void send(const nlohmann::ordered_json& event);
+  void write(std::string bytes, bool bulk = false);
+  void send(std::string_view event, bool bulk = false);
   void send_news(size_t sequence);
+  bool too_large();
+  void accept(requests::OutputChunk chunk);
   void count(const requests::OutputChunk& chunk);
   void finish();
+  void respond_whole();
   void client_left();
   bool keep_alive();
 
@@ -42,16 +45,18 @@ class CompletionAnswer final : public requests::GenerationSink, public std::enab
   const std::string http_request_id_;
   const std::string client_;
   const int64_t created_s_;
+  const std::string head_;  // what every JSON object of this answer begins with
 
   std::mutex mutex_;
   requests::RequestId submitted_ = 0;  // 0: not yet
   bool over_ = false;                  // the answer is complete
   bool streaming_ = false;             // the head of a stream is out
   int64_t last_sent_ns_ = 0;           // of a stream, by the steady clock
-  std::string fingerprint_;
+  std::string fingerprint_;            // of the group that took a sequence on last
   std::vector<ChoiceWriter> choices_;
-  std::vector<bool> accepted_;  // sequences that a group has begun
+  std::vector<bool> accepted_;  // sequences that a group has taken on
   size_t open_sequences_ = 0;
+  size_t held_bytes_ = 0;  // of choices_
   uint64_t prompt_tokens_ = 0;
   uint64_t completion_tokens_ = 0;
   uint64_t cached_tokens_ = 0;

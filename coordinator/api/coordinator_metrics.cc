@@ -65,6 +65,7 @@ requests::CoreObserver CoordinatorMetrics::observer() {
     registry.histogram(HistogramId::kPrefillTime).observe(seconds(report.prefill_us));
     registry.histogram(HistogramId::kDecodeTime).observe(seconds(report.decode_us));
   };
+  observer.on_bad_message = [&registry] { registry.counter(CounterId::kWireDropped).add(); };
   return observer;
 }
 
@@ -103,6 +104,7 @@ void CoordinatorMetrics::observe(const std::vector<requests::GroupSnapshot>& gro
   observe_builds(groups);
   registry_.gauge(GaugeId::kRequestsRunning).set(running);
   registry_.gauge(GaugeId::kRequestsWaiting).set(waiting);
+  registry_.gauge(GaugeId::kUnsentBytes).set(static_cast<double>(http.unsent_bytes));
   registry_.gauge(GaugeId::kConnections).set(static_cast<double>(http.connections));
 }
 

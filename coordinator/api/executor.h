@@ -1,11 +1,14 @@
 // Threads for the API's own work (JSON, tokenization), so that neither sockets nor the request core wait for it.
+// Clients take turns at them.
 #pragma once
 
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <map>
 #include <mutex>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -19,9 +22,10 @@ class Executor final {
   /// Runs what waits, then ends.
   ~Executor();
 
-  /// False when too much work waits already, by count or by `bytes`: what the work keeps in memory until it runs. An
-  /// exception that leaves the work is logged and goes no further.
-  bool post(std::function<void()> work, int64_t bytes = 0);
+  /// False when too much work waits already for this client to add some (common/base/fair_room.h), by count or by
+  /// `bytes`: what the work keeps in memory until it runs. An exception that leaves the work is logged and goes no
+  /// further.
+  bool post(const std::string& client, std::function<void()> work, int64_t bytes = 0);
 
  private:
   struct Item final {
@@ -29,13 +33,21 @@ class Executor final {
     int64_t bytes = 0;
   };
 
-  void run();
+  struct Client final {
+    std::deque<Item> work;
+    int64_t bytes = 0;
+  };
 
-  const size_t max_waiting_;
+  void run();
+  std::function<void()> take();
+
+  const int64_t max_waiting_;
   const int64_t max_waiting_bytes_;
   std::mutex mutex_;
   std::condition_variable wake_;
-  std::deque<Item> work_;
+  std::map<std::string, Client> clients_;  // that have work waiting
+  std::deque<std::string> turns_;          // the same, whose turn is next first
+  int64_t waiting_ = 0;
   int64_t waiting_bytes_ = 0;
   bool stop_ = false;
   std::vector<std::thread> threads_;

@@ -31,6 +31,8 @@ struct ServerCore final {
   AccessLog access_log;
   std::shared_ptr<std::atomic<bool>> draining = std::make_shared<std::atomic<bool>>(false);
   std::atomic<int64_t> buffered_body_bytes{0};
+  // Shared, since a handler's Responder may outlive this.
+  std::shared_ptr<std::atomic<int64_t>> unsent_bytes = std::make_shared<std::atomic<int64_t>>(0);
   std::atomic<int64_t> refused_connections{0};
 
   mutable std::mutex mutex;  // guards what follows
@@ -130,8 +132,9 @@ class Connection final : public std::enable_shared_from_this<Connection> {
   std::deque<std::string> out_;  // pulled from the exchange, not yet taken by the socket
   size_t out_used_ = 0;          // of out_.front()
 
-  Time phase_begin_;    // of what the present deadline of reading or lingering counts from
-  Time last_progress_;  // the socket took or had nothing to take
+  Time phase_begin_;         // of what the present deadline of reading or lingering counts from
+  Time last_progress_;       // the socket took enough or all, or had nothing to take
+  int64_t taken_bytes_ = 0;  // since then
   bool timer_waiting_ = false;
   Time timer_expiry_;
 };

@@ -41,6 +41,8 @@ void Connection::open_exchange(std::string request_id, bool head, bool http_1_0,
                             .http_1_0 = http_1_0,
                             .keep_alive = keep_alive,
                             .max_backlog_bytes = core_->options.max_stream_backlog_bytes,
+                            .max_unsent_bytes = core_->options.max_unsent_bytes,
+                            .unsent_bytes = core_->unsent_bytes,
                             .draining = core_->draining};
   record_ = AccessRecord{.method = std::string(reader_.method()),
                          .path = std::string(reader_.path()),
@@ -137,11 +139,16 @@ bool Connection::write_some() {
     close();
     return false;
   }
-  last_progress_ = now();
   out_used_ += bytes;
   while (!out_.empty() && out_used_ >= out_.front().size()) {
     out_used_ -= out_.front().size();
     out_.pop_front();
+  }
+  // A trickle holds as much as a stall does.
+  taken_bytes_ += static_cast<int64_t>(bytes);
+  if (out_.empty() || taken_bytes_ >= limits::kLeastProgressBytes) {
+    last_progress_ = now();
+    taken_bytes_ = 0;
   }
   if (exchange_) exchange_->sent(static_cast<int64_t>(bytes));
   return true;

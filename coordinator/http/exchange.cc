@@ -2,9 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <exception>
 #include <utility>
 
+#include "common/base/limits.h"
 #include "common/base/log.h"
 #include "common/base/units.h"
 #include "coordinator/http/error_body.h"
@@ -40,6 +42,7 @@ void Exchange::wake() {
 void Exchange::push(std::string bytes) {
   if (bytes.empty()) return;
   unsent_bytes_ += static_cast<int64_t>(bytes.size());
+  *context_.unsent_bytes += static_cast<int64_t>(bytes.size());
   if (!queue_.empty() && queue_.back().size() + bytes.size() <= kJoinBytes) {
     queue_.back() += bytes;
   } else {
@@ -50,6 +53,12 @@ void Exchange::push(std::string bytes) {
 void Exchange::respond(int status, Headers headers, std::string body) {
   const std::lock_guard lock(mutex_);
   if (state_ != State::kOpen) return;
+  const auto size = static_cast<int64_t>(body.size());
+  if (size > limits::kSmallAnswerBytes && *context_.unsent_bytes + size > context_.max_unsent_bytes) {
+    status = 429;
+    headers = {{"Content-Type", "application/json"}, {"Retry-After", "1"}};
+    body = error_body({Errc::kOverloaded, "Too many large answers wait for their readers; try again later.", ""});
+  }
   status_ = status;
   keeps_connection_ = context_.keep_alive && !context_.draining->load();
   push(response_head(status, headers,
@@ -82,10 +91,19 @@ void Exchange::begin_stream(int status, Headers headers) {
 }
 
 bool Exchange::write(std::string chunk) {
+  return write_part(std::move(chunk), false);
+}
+
+bool Exchange::write_bulk(std::string chunk) {
+  return write_part(std::move(chunk), true);
+}
+
+bool Exchange::write_part(std::string chunk, bool bulk) {
   const std::lock_guard lock(mutex_);
   if (state_ != State::kStreaming) return false;
   if (chunk.empty() || !sends_body_) return true;
-  if (unsent_bytes_ > context_.max_backlog_bytes) {
+  const bool behind = !bulk && unsent_bytes_ - unsent_bulk_bytes_ > context_.max_backlog_bytes;
+  if (behind || *context_.unsent_bytes > context_.max_unsent_bytes) {
     state_ = State::kCut;
     wake();
     return false;
@@ -95,6 +113,13 @@ bool Exchange::write(std::string chunk) {
     std::string head = fmt::format("{:x}\r\n", chunk.size());
     chunk.insert(0, head);
     chunk += "\r\n";
+  }
+  if (bulk) {
+    const int64_t begin = sent_bytes_ + unsent_bytes_;
+    const int64_t end = begin + static_cast<int64_t>(chunk.size());
+    if (bulk_.empty() || bulk_.back().second != begin) bulk_.emplace_back(begin, begin);
+    bulk_.back().second = end;
+    unsent_bulk_bytes_ += end - begin;
   }
   push(std::move(chunk));
   wake();
@@ -156,7 +181,21 @@ bool Exchange::pull(std::deque<std::string>& to) {
 
 void Exchange::sent(int64_t bytes) {
   const std::lock_guard lock(mutex_);
+  take_off(bytes);
+}
+
+void Exchange::take_off(int64_t bytes) {
   unsent_bytes_ -= bytes;
+  *context_.unsent_bytes -= bytes;
+  sent_bytes_ += bytes;
+  while (!bulk_.empty() && bulk_.front().first < sent_bytes_) {
+    auto& [begin, end] = bulk_.front();
+    const int64_t gone = std::min(end, sent_bytes_) - begin;
+    unsent_bulk_bytes_ -= gone;
+    begin += gone;
+    if (begin < end) break;
+    bulk_.pop_front();
+  }
 }
 
 bool Exchange::finished() const {
@@ -175,6 +214,7 @@ void Exchange::close() {
     wake.swap(wake_);
     callback.swap(on_close_);
     unsent.swap(queue_);
+    take_off(unsent_bytes_);
     cut_short = state_ != State::kFinished && state_ != State::kClosed;
     if (cut_short) state_ = State::kClosed;
   }

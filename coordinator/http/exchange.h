@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 
 #include "coordinator/http/responder.h"
 
@@ -22,7 +23,9 @@ class Exchange final : public Responder {
     bool http_1_0 = false;    // no chunks
     bool keep_alive = false;  // the client wants the connection to stay
     int64_t max_backlog_bytes = 0;
-    std::shared_ptr<const std::atomic<bool>> draining;  // when it holds, answers end their connection
+    int64_t max_unsent_bytes = 0;                        // of all answers
+    std::shared_ptr<std::atomic<int64_t>> unsent_bytes;  // of all answers
+    std::shared_ptr<const std::atomic<bool>> draining;   // when it holds, answers end their connection
   };
 
   /// `wake` tells the connection that there is something to pull; it is called under the lock, so it may only post.
@@ -32,6 +35,7 @@ class Exchange final : public Responder {
   void respond(int status, Headers headers, std::string body) override;
   void begin_stream(int status, Headers headers) override;
   bool write(std::string chunk) override;
+  bool write_bulk(std::string chunk) override;
   void end() override;
   void on_close(std::function<void()> callback) override;
   bool is_open() const override;
@@ -66,7 +70,9 @@ class Exchange final : public Responder {
     kClosed,     // the connection is gone before the answer was complete
   };
 
+  bool write_part(std::string chunk, bool bulk);
   void push(std::string bytes);
+  void take_off(int64_t bytes);
   void wake();
 
   const Context context_;
@@ -81,6 +87,10 @@ class Exchange final : public Responder {
   bool keeps_connection_ = false;
   int status_ = 0;
   int64_t unsent_bytes_ = 0;
+  int64_t sent_bytes_ = 0;
+  // Where bulk lies in the stream of bytes, sent ones counted: [begin, end), apart from each other, in order.
+  std::deque<std::pair<int64_t, int64_t>> bulk_;
+  int64_t unsent_bulk_bytes_ = 0;
   int64_t body_bytes_ = 0;
 };
 

@@ -76,6 +76,7 @@ class HttpServer::Impl final {
     ServerStats stats;
     stats.refused_connections = core_->refused_connections.load();
     stats.buffered_body_bytes = core_->buffered_body_bytes.load();
+    stats.unsent_bytes = core_->unsent_bytes->load();
     const std::lock_guard lock(core_->mutex);
     stats.connections = static_cast<int64_t>(core_->connections.size());
     stats.open_requests = core_->open_requests;

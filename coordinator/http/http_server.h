@@ -40,6 +40,7 @@ struct Options final {
   int64_t max_header_bytes = limits::kMaxHeaderBytes;
   int64_t max_buffered_body_bytes = limits::kMaxBufferedBodyBytes;  // bodies being read, all connections together
   int64_t max_stream_backlog_bytes = limits::kMaxStreamBacklogBytes;
+  int64_t max_unsent_bytes = limits::kMaxUnsentBytes;  // of all answers
   int64_t send_buffer_bytes = limits::kSocketSendBufferBytes;
   int max_connections = limits::kMaxConnections;
   int64_t header_timeout_ns = limits::kHeaderTimeoutNs;
@@ -53,6 +54,7 @@ struct ServerStats final {
   int64_t open_requests = 0;        // being answered now
   int64_t refused_connections = 0;  // since the start, over the connection limit
   int64_t buffered_body_bytes = 0;  // bodies being read now
+  int64_t unsent_bytes = 0;         // of answers that wait for their readers
 };
 
 class HttpServer final {

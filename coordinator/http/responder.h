@@ -32,7 +32,8 @@ class Responder {
  public:
   virtual ~Responder() = default;
 
-  /// Sends the whole answer. Its size is not bounded here; a reader that stalls is cut off after kStreamStallNs.
+  /// Sends the whole answer; a reader that stalls is cut off after kStreamStallNs. Where all answers that wait for
+  /// their readers are more than kMaxUnsentBytes already, a large one becomes a 429.
   virtual void respond(int status, Headers headers, std::string body) = 0;
 
   /// Opens an answer of unknown length (chunked; for HTTP/1.0 it ends with the connection).
@@ -40,6 +41,9 @@ class Responder {
   /// Queues a part. False: the client is gone, so stop working. When more than kMaxStreamBacklogBytes are already
   /// unsent, the stream is cancelled: so parts should be small against that limit.
   virtual bool write(std::string chunk) = 0;
+  /// The same for a part that comes from what the client sent, a prompt's echo or scores: the request bounds it, and it
+  /// comes at once rather than token by token, so it counts among all answers' unsent bytes and not as being behind.
+  virtual bool write_bulk(std::string chunk) = 0;
   /// Completes the stream.
   virtual void end() = 0;
 

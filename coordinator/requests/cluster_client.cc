@@ -1,6 +1,8 @@
 #include "coordinator/requests/cluster_client.h"
 
+#include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <condition_variable>
 #include <mutex>
 #include <thread>
@@ -10,8 +12,22 @@
 #include "common/base/limits.h"
 #include "common/base/log.h"
 #include "common/wire/codec.h"
+#include "coordinator/requests/open_requests.h"
 
 namespace krait::requests {
+
+/// Holds a request's part of what may be open, as long as the core knows of it.
+class HoldingSink final : public GenerationSink {
+ public:
+  HoldingSink(std::shared_ptr<GenerationSink> sink, OpenRequests::Hold hold)
+      : hold_(std::move(hold)), sink_(std::move(sink)) {}
+  void on_chunk(OutputChunk chunk) override { sink_->on_chunk(std::move(chunk)); }
+  void on_error(const Error& error, uint32_t retry_after_s) override { sink_->on_error(error, retry_after_s); }
+
+ private:
+  const OpenRequests::Hold hold_;
+  const std::shared_ptr<GenerationSink> sink_;
+};
 
 /// The thread, its inbox and what others may see of it.
 class ClusterClient::Loop final {
@@ -19,7 +35,9 @@ class ClusterClient::Loop final {
   Loop(CoreOptions options, std::unique_ptr<transport::Transport> transport, const Clock& clock, CoreObserver observer)
       : addresses_(options.addresses),
         name_(options.name),
+        on_bad_message_(observer.on_bad_message),
         transport_(std::move(transport)),
+        open_(options.max_open_sequences, options.max_open_tokens),
         core_(std::move(options), clock, std::move(observer)) {}
 
   ~Loop() {
@@ -51,6 +69,15 @@ class ClusterClient::Loop final {
     return groups_;
   }
   uint32_t open_requests() const { return open_requests_; }
+  OpenRequests::Hold take_room(const GenerationSpec& spec) { return open_.take(spec); }
+  uint32_t retry_after_s() const {
+    const std::scoped_lock lock(mutex_);
+    double least_s = limits::kMaxRetryAfterS;
+    for (const auto& group : groups_) {
+      if (group.serving) least_s = std::min(least_s, group.status.backlog_seconds);
+    }
+    return static_cast<uint32_t>(std::ceil(std::max(1.0, least_s)));
+  }
   RequestId next_id() { return next_id_.fetch_add(1, std::memory_order_relaxed); }
 
  private:
@@ -82,6 +109,7 @@ class ClusterClient::Loop final {
       if (message.ok()) {
         core_.from_group(group, *std::move(message));
       } else {
+        if (on_bad_message_) on_bad_message_();
         log_warning("a message of group {} was dropped: {}", group, to_string(message.error()));
       }
     }
@@ -103,14 +131,16 @@ class ClusterClient::Loop final {
 
   const std::vector<std::string> addresses_;
   const std::string name_;
+  const std::function<void()> on_bad_message_;
   std::unique_ptr<transport::Transport> transport_;
   std::vector<transport::EndpointId> endpoints_;
+  OpenRequests open_;  // before whatever holds parts of it
   RequestCore core_;
   std::atomic<bool> stop_ = false;
   std::atomic<uint32_t> open_requests_ = 0;
   std::atomic<RequestId> next_id_ = 1;
   mutable std::mutex mutex_;
-  std::vector<std::function<void(RequestCore&)>> inbox_;
+  std::vector<std::function<void(RequestCore&)>> inbox_;  // of an open request one submit and one cancel at most
   std::vector<GroupSnapshot> groups_;
   std::thread thread_;
 };
@@ -128,6 +158,12 @@ Result<std::unique_ptr<ClusterClient>> ClusterClient::start(CoreOptions options,
 
 RequestId ClusterClient::submit(GenerationSpec spec, std::shared_ptr<GenerationSink> sink) {
   const RequestId id = loop_->next_id();
+  auto hold = loop_->take_room(spec);
+  if (hold == nullptr) {
+    sink->on_error(Error{Errc::kOverloaded, "too many requests are open; try again later", ""}, retry_after_s());
+    return id;
+  }
+  sink = std::make_shared<HoldingSink>(std::move(sink), std::move(hold));
   loop_->post([id, spec = std::move(spec), sink = std::move(sink)](RequestCore& core) mutable {
     core.submit(id, std::move(spec), std::move(sink));
   });
@@ -140,6 +176,10 @@ void ClusterClient::cancel(RequestId request) {
 
 std::vector<GroupSnapshot> ClusterClient::groups() const {
   return loop_->groups();
+}
+
+uint32_t ClusterClient::retry_after_s() const {
+  return loop_->retry_after_s();
 }
 
 bool ClusterClient::ready() const {

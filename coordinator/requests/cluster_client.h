@@ -23,13 +23,15 @@ class ClusterClient final {
   ~ClusterClient();
 
   /// Starts a request; news go to the sink until it has ended. Never blocks; never fails here: refusals come as
-  /// on_error.
+  /// on_error, and where this coordinator holds too many requests, or too many of this client's, before submit returns.
   RequestId submit(GenerationSpec spec, std::shared_ptr<GenerationSink> sink);
 
   /// The client has gone: no more news, its slots are freed. Unknown or ended requests are no error.
   void cancel(RequestId request);
 
   std::vector<GroupSnapshot> groups() const;
+  /// What to tell a client that is refused for want of room: the least backlog of a serving group.
+  uint32_t retry_after_s() const;
   /// Every group serves.
   bool ready() const;
   uint32_t open_requests() const;

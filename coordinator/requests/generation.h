@@ -42,6 +42,7 @@ struct SequenceEnd final {
 /// News of one sequence.
 struct OutputChunk final {
   size_t sequence = 0;                  // index in GenerationSpec::sequences
+  std::string numerics_id;              // set, and nothing else, when a group takes the sequence on: how it computes
   std::string text;                     // new text: whole characters; what may become a stop string is held
   std::vector<wire::TokenInfo> tokens;  // new tokens, in order; those of a held-back text come with it or before
   uint32_t first_prompt_position = 0;   // position of prompt_logprobs[0]'s token

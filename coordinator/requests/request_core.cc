@@ -55,6 +55,7 @@ void RequestCore::submit(RequestId id, GenerationSpec spec, std::shared_ptr<Gene
   request.sink = std::move(sink);
   request.submitted_ns = now_ns;
   request.deadline_ns = now_ns + timeout_ms * kMs;
+  deadlines_.emplace(request.deadline_ns, id);
   for (size_t index = 0; index < spec.sequences.size(); ++index) {
     SequenceSpec& sequence = spec.sequences[index];
     const uint64_t number = next_number_++;
@@ -75,15 +76,16 @@ void RequestCore::submit(RequestId id, GenerationSpec spec, std::shared_ptr<Gene
   }
 }
 
-void RequestCore::cancel(RequestId id) {
+void RequestCore::abandon(RequestId id, wire::FinishReason reason) {
   const auto found = requests_.find(id);
   if (found == requests_.end()) return;
   for (const uint64_t number : found->second.sequences) {
     const Sequence& sequence = sequences_.at(number);
     send(sequence.group, wire::Cancel{number, sequence.received});
-    groups_[sequence.group].open.erase(number);
-    sequences_.erase(number);
+    if (observer_.on_sequence_end) observer_.on_sequence_end({reason, sequence.prompt_tokens, sequence.received});
+    forget_sequence(number);
   }
+  deadlines_.erase({found->second.deadline_ns, id});
   requests_.erase(found);
 }
 
@@ -91,7 +93,8 @@ void RequestCore::fail(RequestId id, const Error& error, uint32_t retry_after_s)
   const auto found = requests_.find(id);
   if (found == requests_.end()) return;
   const auto sink = found->second.sink;
-  cancel(id);
+  const bool late = error.code == Errc::kDeadlineExceeded;
+  abandon(id, late ? wire::FinishReason::kDeadline : wire::FinishReason::kError);
   sink->on_error(error, retry_after_s);
 }
 
@@ -99,6 +102,7 @@ void RequestCore::from_group(size_t group, wire::Message message) {
   CHECK_LT(group, groups_.size());
   groups_[group].last_heard_ns = clock_.now_ns();
   if (auto* status = std::get_if<wire::Status>(&message)) on(group, std::move(*status));
+  if (auto* accepted = std::get_if<wire::Accepted>(&message)) on(group, std::move(*accepted));
   if (auto* tokens = std::get_if<wire::Tokens>(&message)) on(group, std::move(*tokens));
   if (auto* finished = std::get_if<wire::Finished>(&message)) on(group, std::move(*finished));
   if (auto* rejected = std::get_if<wire::Rejected>(&message)) on(group, std::move(*rejected));
@@ -126,6 +130,15 @@ void RequestCore::on(size_t index, wire::Status status) {
     lose_group(index, group.status.detail.empty() ? "the group stopped serving" : group.status.detail);
     group.connected = true;
   }
+}
+
+void RequestCore::on(size_t group, wire::Accepted accepted) {
+  const auto found = sequences_.find(accepted.request);
+  if (found == sequences_.end() || found->second.group != group) return;
+  OutputChunk chunk;
+  chunk.sequence = found->second.index;
+  chunk.numerics_id = std::move(accepted.numerics_id);
+  requests_.at(found->second.request).sink->on_chunk(std::move(chunk));
 }
 
 void RequestCore::on(size_t group, wire::Tokens tokens) {
@@ -234,6 +247,7 @@ void RequestCore::finish(uint64_t number, OutputChunk last) {
   const auto sink = request.sink;
   if (request.sequences.empty()) {
     if (observer_.on_request_end) observer_.on_request_end(clock_.now_ns() - request.submitted_ns);
+    deadlines_.erase({request.deadline_ns, id});
     requests_.erase(id);
   }
   sink->on_chunk(std::move(last));
@@ -247,7 +261,15 @@ void RequestCore::forget_sequence(uint64_t number) {
 void RequestCore::on(size_t group, wire::Rejected rejected) {
   const auto found = sequences_.find(rejected.request);
   if (found == sequences_.end() || found->second.group != group) return;
-  fail(found->second.request, rejected.error, rejected.retry_after_s);
+  refuse(found->first, rejected.error, rejected.retry_after_s);
+}
+
+/// The sequence never began, and the others of its request go with it.
+void RequestCore::refuse(uint64_t number, const Error& error, uint32_t retry_after_s) {
+  const RequestId id = sequences_.at(number).request;
+  std::erase(requests_.at(id).sequences, number);
+  forget_sequence(number);
+  fail(id, error, retry_after_s);
 }
 
 void RequestCore::send_failed(size_t group, const wire::Message& message) {
@@ -255,8 +277,8 @@ void RequestCore::send_failed(size_t group, const wire::Message& message) {
   if (const auto* submit = std::get_if<wire::Submit>(&message)) {
     const auto found = sequences_.find(submit->request);
     if (found == sequences_.end()) return;
-    fail(found->second.request,
-         Error{Errc::kUnavailable, fmt::format("group {} takes no messages", groups_[group].name), ""}, 1);
+    refuse(found->first, Error{Errc::kUnavailable, fmt::format("group {} takes no messages", groups_[group].name), ""},
+           1);
   } else if (const auto* cancel = std::get_if<wire::Cancel>(&message)) {
     // Unsaid, the sequence would hold its slot to its last token. A group that is lost forgets it by itself.
     if (groups_[group].connected) groups_[group].unsent_cancels.push_back(*cancel);
@@ -300,12 +322,9 @@ void RequestCore::tick() {
     for (const auto& cancel : std::exchange(groups_[group].unsent_cancels, {}))
       send(group, cancel);
   }
-  std::vector<RequestId> late;
-  for (const auto& [id, request] : requests_) {
-    if (now_ns >= request.deadline_ns) late.push_back(id);
+  while (!deadlines_.empty() && deadlines_.begin()->first <= now_ns) {
+    fail(deadlines_.begin()->second, Error{Errc::kDeadlineExceeded, "the request ran into its time limit", ""});
   }
-  for (const RequestId id : late)
-    fail(id, Error{Errc::kDeadlineExceeded, "the request ran into its time limit", ""});
 }
 
 }  // namespace krait::requests

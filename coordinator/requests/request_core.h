@@ -8,9 +8,11 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/base/clock.h"
+#include "common/base/limits.h"
 #include "common/wire/messages.h"
 #include "coordinator/requests/generation.h"
 #include "coordinator/requests/sequence_output.h"
@@ -29,9 +31,12 @@ struct CoreOptions final {
   std::string fingerprint;                                // of the checkpoint that groups must hold; empty: any
   std::shared_ptr<const tokenizer::Tokenizer> tokenizer;  // null: tokens have no text
   int64_t default_timeout_ms = 600'000;
+  int64_t max_open_sequences = limits::kMaxOpenSequences;  // of all requests; more are refused
+  int64_t max_open_tokens = limits::kMaxOpenTokens;        // of their prompts
 };
 
-/// Finished sequences, for metrics: what the coordinator saw and what the group reported.
+/// Sequences that a group was asked for and that have ended, for metrics: what the coordinator saw and what the group
+/// reported. A sequence that was refused never began, and is none of them.
 struct SequenceReport final {
   wire::FinishReason reason = wire::FinishReason::kStop;
   uint32_t prompt_tokens = 0;
@@ -48,6 +53,7 @@ struct CoreObserver final {
   std::function<void(int64_t ns)> on_inter_token;  // between messages with tokens, by their tokens
   std::function<void(int64_t ns)> on_request_end;  // submit to last sequence's end
   std::function<void(const SequenceReport&)> on_sequence_end;
+  std::function<void()> on_bad_message;  // of a group, that could not be read
 };
 
 struct GroupMessage final {
@@ -60,7 +66,7 @@ class RequestCore final {
   RequestCore(CoreOptions options, const Clock& clock, CoreObserver observer = {});
 
   void submit(RequestId id, GenerationSpec spec, std::shared_ptr<GenerationSink> sink);
-  void cancel(RequestId id);
+  void cancel(RequestId id) { abandon(id, wire::FinishReason::kCancelled); }
   void from_group(size_t group, wire::Message message);
   /// A message to the group could not be sent: its queue is full or nobody is there.
   void send_failed(size_t group, const wire::Message& message);
@@ -107,6 +113,7 @@ class RequestCore final {
 
   void check_model(wire::Status& status) const;
   void on(size_t group, wire::Status status);
+  void on(size_t group, wire::Accepted accepted);
   void on(size_t group, wire::Tokens tokens);
   void on(size_t group, wire::Finished finished);
   void on(size_t group, wire::Rejected rejected);
@@ -115,6 +122,8 @@ class RequestCore final {
   void lose_group(size_t group, const std::string& why);
   void end_sequence(uint64_t number, const wire::Finished& finished);
   void finish(uint64_t number, OutputChunk last);
+  void abandon(RequestId id, wire::FinishReason reason);
+  void refuse(uint64_t number, const Error& error, uint32_t retry_after_s);
   void fail(RequestId id, const Error& error, uint32_t retry_after_s = 0);
   void forget_sequence(uint64_t number);
   void send(size_t group, wire::Message message) { outgoing_.push_back({group, std::move(message)}); }
@@ -125,7 +134,8 @@ class RequestCore final {
   bool draining_ = false;
   std::vector<Group> groups_;
   std::map<RequestId, Request> requests_;
-  std::map<uint64_t, Sequence> sequences_;  // by wire number
+  std::set<std::pair<int64_t, RequestId>> deadlines_;  // of requests_
+  std::map<uint64_t, Sequence> sequences_;             // by wire number
   uint64_t next_number_ = 1;
   int64_t last_heartbeat_ns_ = 0;
   std::vector<GroupMessage> outgoing_;

@@ -1,6 +1,7 @@
 #include "shard_server/scheduler/scheduler.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "common/base/check.h"
@@ -8,9 +9,6 @@
 
 namespace krait::scheduler {
 namespace {
-
-/// An upper bound of the wait that is worth telling a client who was refused.
-constexpr double kMostRetryAfterS = 60;
 
 /// A collective that takes this many times what a whole step usually takes is taken for lost.
 constexpr double kStepDeadlineFactor = 50;
@@ -57,9 +55,9 @@ std::optional<Error> Scheduler::refusal(const wire::Submit& submit) const {
                      "prompt");
     }
   }
-  if (by_key_.size() >= size_t{options_.max_queue} + options_.slots ||
-      waiting_.size() >= options_.max_queue + free_slots_.size() ||
-      queued_tokens_ + static_cast<int64_t>(submit.tokens.size()) > limits::kMaxQueuedTokens) {
+  // What has a free slot before it waits for the next plan only.
+  const auto places = static_cast<int64_t>(options_.max_queue + free_slots_.size());
+  if (!queue_.has_room(submit.client, static_cast<int64_t>(submit.tokens.size()), places)) {
     return Error{Errc::kOverloaded, "the queue is full; try again later", ""};
   }
   if (draining_) return Error{Errc::kUnavailable, "this group is shutting down", ""};
@@ -74,8 +72,8 @@ void Scheduler::submit(const std::string& peer, wire::Submit submit) {
     ++stats_.rejected;
     // What is wrong with the request itself is not mended by waiting.
     const bool may_retry = error->code == Errc::kOverloaded || error->code == Errc::kUnavailable;
-    const double wait_s = may_retry ? std::clamp(backlog_seconds(), 1.0, kMostRetryAfterS) : 0;
-    send(peer, wire::Rejected{key.request, *std::move(error), static_cast<uint32_t>(wait_s)});
+    const double wait_s = may_retry ? std::clamp<double>(backlog_seconds(), 1, limits::kMaxRetryAfterS) : 0;
+    send(peer, wire::Rejected{key.request, *std::move(error), static_cast<uint32_t>(std::ceil(wait_s))});
     return;
   }
   auto sequence = std::make_shared<Sequence>();
@@ -84,10 +82,11 @@ void Scheduler::submit(const std::string& peer, wire::Submit submit) {
   if (submit.deadline_ms > 0) sequence->deadline_ns = sequence->received_ns + submit.deadline_ms * kMs;
   sequence->generated = sequence->planned_generated = submit.generated;
   sequence->submit = std::move(submit);
-  queued_tokens_ += static_cast<int64_t>(sequence->submit.tokens.size());
+  tokens_to_come_ += sequence->tokens_left();
   by_key_.emplace(key, sequence);
-  waiting_.push_back(sequence);
-  send(peer, wire::Accepted{key.request});
+  if (sequence->deadline_ns != 0) deadlines_.emplace(sequence->deadline_ns, key);
+  queue_.push(sequence);
+  send(peer, wire::Accepted{key.request, options_.numerics_id});
   // With nothing to generate and nothing to score there is nothing to run.
   if (!sequence->wants_tokens() && (!sequence->submit.sampling.prompt_logprobs || sequence->prefill_tokens() == 0)) {
     end(sequence, wire::FinishReason::kLength);
@@ -126,12 +125,9 @@ void Scheduler::drop_peer(const std::string& peer) {
 
 void Scheduler::expire() {
   const int64_t now_ns = clock_.now_ns();
-  std::vector<SequencePtr> late;
-  for (const auto& [key, sequence] : by_key_) {
-    if (sequence->deadline_ns != 0 && now_ns >= sequence->deadline_ns) late.push_back(sequence);
+  while (!deadlines_.empty() && deadlines_.begin()->first <= now_ns) {
+    end(SequencePtr(by_key_.at(deadlines_.begin()->second)), wire::FinishReason::kDeadline);
   }
-  for (const auto& sequence : late)
-    end(sequence, wire::FinishReason::kDeadline);
 }
 
 std::optional<wire::Step> Scheduler::plan() {
@@ -165,17 +161,11 @@ void Scheduler::plan_decodes(wire::Step& step, InFlight& record) {
 }
 
 void Scheduler::plan_prefills(wire::Step& step, InFlight& record) {
-  int64_t budget_rows = cost_.prefill_budget(record.rows, options_.max_step_ms, options_.max_step_rows - record.rows);
-  for (const auto& sequence : running_) {
-    if (budget_rows <= 0) return;
-    if (!sequence->prefilled()) budget_rows -= plan_prefill_of(sequence, budget_rows, step, record);
-  }
-  while (budget_rows > 0 && !waiting_.empty() && !free_slots_.empty()) {
-    const SequencePtr sequence = waiting_.front();
-    waiting_.pop_front();
-    queued_tokens_ -= static_cast<int64_t>(sequence->submit.tokens.size());
-    admit(sequence, step);
-    budget_rows -= plan_prefill_of(sequence, budget_rows, step, record);
+  const int64_t budget_rows =
+      cost_.prefill_budget(record.rows, options_.max_step_ms, options_.max_step_rows - record.rows);
+  for (const auto& sequence : queue_.share_out(budget_rows, free_slots_.size())) {
+    if (sequence->slot < 0) admit(sequence, step);
+    plan_prefill_of(sequence, step, record);
   }
 }
 
@@ -188,12 +178,11 @@ void Scheduler::admit(const SequencePtr& sequence, wire::Step& step) {
   step.admissions.push_back({sequence->slot, prompt_tokens, sequence->submit.sampling});
 }
 
-int64_t Scheduler::plan_prefill_of(const SequencePtr& sequence, int64_t budget_rows, wire::Step& step,
-                                   InFlight& record) {
+void Scheduler::plan_prefill_of(const SequencePtr& sequence, wire::Step& step, InFlight& record) {
   const auto& tokens = sequence->submit.tokens;
   const uint32_t begin = sequence->planned_tokens;
-  const auto rows = std::min<int64_t>(budget_rows, sequence->prefill_tokens() - begin);
-  const auto end = begin + static_cast<uint32_t>(rows);
+  const uint32_t rows = std::exchange(sequence->granted_rows, 0);
+  const uint32_t end = begin + rows;
   wire::StepRun run;
   run.in_slot = begin == 0 ? -1 : sequence->slot;
   run.out_slot = run.sequence_slot = sequence->slot;
@@ -208,7 +197,6 @@ int64_t Scheduler::plan_prefill_of(const SequencePtr& sequence, int64_t budget_r
   record.rows += rows;
   record.prompt_rows += rows;
   step.runs.push_back(std::move(run));
-  return rows;
 }
 
 std::vector<Outgoing> Scheduler::take_outgoing() {
@@ -216,10 +204,12 @@ std::vector<Outgoing> Scheduler::take_outgoing() {
 }
 
 double Scheduler::backlog_seconds() const {
-  int64_t rows = queued_tokens_;
-  for (const auto& sequence : running_)
-    rows += sequence->prefill_tokens() - sequence->planned_tokens;
-  return static_cast<double>(rows) * cost_.row_ms() / 1e3;
+  if (by_key_.empty()) return 0;
+  const auto side_by_side = static_cast<int64_t>(std::min<size_t>(by_key_.size(), options_.slots));
+  const double steps = used_share_ * static_cast<double>(tokens_to_come_) / static_cast<double>(side_by_side);
+  const double prefill_ms = static_cast<double>(queue_.rows_left()) * cost_.row_ms();
+  const double step_ms = decode_step_ms_ > 0 ? decode_step_ms_ : cost_.expected_ms(side_by_side);
+  return (prefill_ms + steps * step_ms) / 1e3;
 }
 
 }  // namespace krait::scheduler

@@ -2,7 +2,7 @@
 // step results go in; step plans and messages to coordinators come out. The same calls in the same order give the same
 // plans, so a seed reproduces a run.
 //
-// A plan is one flat batch: a decode row for every running sequence, then prefill rows, first come first served, until
+// A plan is one flat batch: a decode row for every running sequence, then prefill rows, by turns between clients, until
 // the step would pass --max-step-ms. Up to limits::kMaxPlansInFlight plans are made before their predecessors' results
 // are known: the token between them stays on the ranks.
 #pragma once
@@ -11,13 +11,16 @@
 #include <deque>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/base/clock.h"
 #include "common/base/limits.h"
 #include "common/base/result.h"
 #include "common/wire/messages.h"
+#include "shard_server/scheduler/client_queue.h"
 #include "shard_server/scheduler/sequence.h"
 #include "shard_server/scheduler/step_cost.h"
 
@@ -67,7 +70,7 @@ class Scheduler final {
 
   /// Accepts nothing from now on; what was accepted runs to its end.
   void drain() { draining_ = true; }
-  bool drained() const { return draining_ && waiting_.empty() && running_.empty() && in_flight_.empty(); }
+  bool drained() const { return draining_ && by_key_.empty() && in_flight_.empty(); }
 
   /// Ends sequences whose deadline has passed. Call regularly.
   void expire();
@@ -89,10 +92,12 @@ class Scheduler final {
   std::vector<Outgoing> take_outgoing();
 
   uint32_t running() const { return static_cast<uint32_t>(running_.size()); }
-  uint32_t waiting() const { return static_cast<uint32_t>(waiting_.size()); }
+  uint32_t waiting() const { return queue_.waiting(); }
   uint32_t plans_in_flight() const { return static_cast<uint32_t>(in_flight_.size()); }
   uint32_t free_slots() const { return static_cast<uint32_t>(free_slots_.size()); }
   double tokens_per_second() const { return tokens_per_second_; }
+  /// How long what is open will take, if nothing more comes: prompts by the cost of rows, tokens as if each sequence
+  /// used as much of its max_tokens as others did lately.
   double backlog_seconds() const;
   const SchedulerStats& stats() const { return stats_; }
 
@@ -112,7 +117,7 @@ class Scheduler final {
   std::optional<Error> refusal(const wire::Submit& submit) const;
   void plan_decodes(wire::Step& step, InFlight& record);
   void plan_prefills(wire::Step& step, InFlight& record);
-  int64_t plan_prefill_of(const SequencePtr& sequence, int64_t budget_rows, wire::Step& step, InFlight& record);
+  void plan_prefill_of(const SequencePtr& sequence, wire::Step& step, InFlight& record);
   void admit(const SequencePtr& sequence, wire::Step& step);
   void take_token(Sequence& sequence);
   bool in_later_plan(const SequencePtr& sequence) const;
@@ -128,13 +133,16 @@ class Scheduler final {
   StepCost cost_;
   bool draining_ = false;
   uint64_t next_step_ = 1;
-  std::deque<SequencePtr> waiting_;            // not admitted yet, oldest first
-  std::vector<SequencePtr> running_;           // hold a slot, in order of admission
-  std::map<SequenceKey, SequencePtr> by_key_;  // waiting and running
+  ClientQueue queue_;                                    // prompts that are not wholly planned, waiting ones among them
+  std::vector<SequencePtr> running_;                     // hold a slot, in order of admission
+  std::map<SequenceKey, SequencePtr> by_key_;            // waiting and running
+  std::set<std::pair<int64_t, SequenceKey>> deadlines_;  // of those that have one
   std::vector<int32_t> free_slots_;
   std::deque<InFlight> in_flight_;
   std::vector<Outgoing> outgoing_;
-  int64_t queued_tokens_ = 0;  // prompt tokens of waiting_
+  int64_t tokens_to_come_ = 0;  // that may be generated for all that is open
+  double used_share_ = 1;       // of their max_tokens, what sequences used lately
+  double decode_step_ms_ = 0;   // of steps with decode rows, lately; 0: none yet
   double tokens_per_second_ = 0;
   SchedulerStats stats_;
 };

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <list>
 #include <memory>
 #include <string>
 #include <vector>
@@ -17,6 +18,9 @@ struct SequenceKey final {
   friend auto operator<=>(const SequenceKey&, const SequenceKey&) = default;
 };
 
+struct Sequence;
+using SequencePtr = std::shared_ptr<Sequence>;
+
 struct Sequence final {
   SequenceKey key;
   wire::Submit submit;
@@ -27,9 +31,13 @@ struct Sequence final {
 
   int32_t slot = -1;
   uint32_t planned_tokens = 0;     // tokens of submit.tokens that are in plans made so far
+  uint32_t granted_rows = 0;       // and those that the plan being made will hold
   uint32_t planned_generated = 0;  // generated tokens, earlier ones included, whose sampling is in plans made so far
   uint32_t generated = 0;          // generated tokens that are known, earlier ones included
   bool ended = false;              // finished, cancelled or expired: in no plan made from now on
+
+  bool pending = false;                    // in the ClientQueue,
+  std::list<SequencePtr>::iterator place;  // here
 
   /// Tokens that prefill has to run. Scoring alone never needs the last one's logits.
   uint32_t prefill_tokens() const {
@@ -37,12 +45,14 @@ struct Sequence final {
     return wants_tokens() ? count : count - 1;
   }
   bool wants_tokens() const { return submit.max_tokens > submit.generated; }
+  uint32_t rows_left() const { return prefill_tokens() - planned_tokens - granted_rows; }
+  /// Whether it holds a slot, or is about to.
+  bool begun() const { return planned_tokens + granted_rows > 0; }
+  int64_t tokens_left() const { return int64_t{submit.max_tokens} - generated; }
   bool prefilled() const { return planned_tokens == prefill_tokens(); }
   bool may_decode() const {
     return prefilled() && planned_generated > submit.generated && planned_generated < submit.max_tokens;
   }
 };
-
-using SequencePtr = std::shared_ptr<Sequence>;
 
 }  // namespace krait::scheduler

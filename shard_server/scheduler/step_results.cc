@@ -10,6 +10,7 @@ namespace krait::scheduler {
 namespace {
 
 constexpr double kSpeedSmoothing = 0.1;
+constexpr double kUseSmoothing = 0.05;
 
 /// Gathers what one step brings each coordinator into one message each.
 class Post final {
@@ -93,13 +94,19 @@ Status Scheduler::step_done(const wire::StepDone& done) {
   }
   for (auto& [peer, tokens] : post.messages())
     send(peer, std::move(tokens));
-  for (const auto& [sequence, reason] : ended)
+  for (const auto& [sequence, reason] : ended) {
+    if (sequence->wants_tokens()) {
+      const double used = static_cast<double>(sequence->generated) / sequence->submit.max_tokens;
+      used_share_ += kUseSmoothing * (used - used_share_);
+    }
     end(sequence, reason);
+  }
   return {};
 }
 
 void Scheduler::take_token(Sequence& sequence) {
   ++sequence.generated;
+  --tokens_to_come_;
   ++stats_.generated_tokens;
   if (sequence.first_token_ns == 0) sequence.first_token_ns = clock_.now_ns();
 }
@@ -119,6 +126,8 @@ void Scheduler::observe(const InFlight& record, const wire::StepDone& done) {
   if (step_ms > 0) {
     const double speed = static_cast<double>(record.rows) / step_ms * 1e3;
     tokens_per_second_ += (tokens_per_second_ == 0 ? 1 : kSpeedSmoothing) * (speed - tokens_per_second_);
+    const bool decoded = record.rows > record.prompt_rows;
+    if (decoded) decode_step_ms_ += (decode_step_ms_ == 0 ? 1 : kSpeedSmoothing) * (step_ms - decode_step_ms_);
   }
 }
 
@@ -140,14 +149,14 @@ void Scheduler::end(const SequencePtr& sequence, wire::FinishReason reason, cons
 
 void Scheduler::forget(const SequencePtr& sequence) {
   sequence->ended = true;
+  tokens_to_come_ -= sequence->tokens_left();
   by_key_.erase(sequence->key);
+  deadlines_.erase({sequence->deadline_ns, sequence->key});
+  queue_.erase(sequence);
   if (sequence->slot >= 0) {
     // Ranks run plans in order, so the next owner's admission comes after every row that still names this slot.
     free_slots_.push_back(sequence->slot);
     std::erase(running_, sequence);
-  } else {
-    queued_tokens_ -= static_cast<int64_t>(sequence->submit.tokens.size());
-    std::erase(waiting_, sequence);
   }
 }
 

@@ -130,6 +130,7 @@ Status ShardDaemon::run(const std::atomic<int>& stop_requests) {
 void ShardDaemon::take_for_leader(Leader& leader, const transport::Packet& packet) {
   auto message = wire::decode(packet.bytes);
   if (!message.ok()) {
+    shard_metrics_->observe_bad_message();
     log_warning("a message of {} was dropped: {}", packet.peer, to_string(message.error()));
   } else if (packet.endpoint == coordinators_endpoint_) {
     leader.from_coordinator(packet.peer, *std::move(message));

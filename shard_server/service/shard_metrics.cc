@@ -26,11 +26,17 @@ void ShardMetrics::observe_step(const wire::Step& step) {
   registry_.counter(CounterId::kStepRows, {"decode"}).add(static_cast<double>(decode));
 }
 
+void ShardMetrics::observe_bad_message() {
+  registry_.counter(CounterId::kWireDropped).add();
+}
+
 void ShardMetrics::observe_done(const wire::StepDone& done) {
   const auto seconds = [](int64_t us) { return static_cast<double>(us) / 1e6; };
   const auto& t = done.timings;
   registry_.histogram(HistogramId::kStepTime).observe(seconds(t.total_us));
   registry_.counter(CounterId::kStepPhaseTime, {"sample"}).add(seconds(t.sample_us));
+  registry_.counter(CounterId::kStepPhaseTime, {"collective"}).add(seconds(t.collective_us));
+  registry_.counter(CounterId::kStepPhaseTime, {"collective_wait"}).add(seconds(t.wait_us));
   registry_.counter(CounterId::kStepPhaseTime, {"forward"}).add(seconds(t.total_us - t.sample_us));
 }
 

@@ -17,7 +17,8 @@ class ShardMetrics final {
  public:
   explicit ShardMetrics(metrics::Registry& registry);
 
-  void observe_step(const wire::Step& step);      // as it goes to the rank
+  void observe_step(const wire::Step& step);  // as it goes to the rank
+  void observe_bad_message();
   void observe_done(const wire::StepDone& done);  // this rank's own
   void observe_figures(const RankFigures& figures, const std::string& version, const std::string& fingerprint);
   void observe_leader(const Leader& leader);

@@ -33,9 +33,13 @@ def model_name(url):
 class Stream:
     """A streamed completion over a socket of our own, so that it can be dropped at any moment."""
 
-    def __init__(self, url, timeout=60, **fields):
+    def __init__(self, url, timeout=60, receive_buffer=None, **fields):
         host, port = url.removeprefix("http://").rsplit(":", 1)
-        self._socket = socket.create_connection((host, int(port)), timeout)
+        self._socket = socket.socket()
+        if receive_buffer:  # before the connection is made: its window is agreed then
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
+        self._socket.settimeout(timeout)
+        self._socket.connect((host, int(port)))
         body = json.dumps({"model": model_name(url), "stream": True, **fields}).encode()
         self._socket.sendall(
             b"POST /v1/completions HTTP/1.1\r\nHost: krait\r\nContent-Type: application/json\r\n"

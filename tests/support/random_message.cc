@@ -132,8 +132,9 @@ class Filler final {
   }
   void fill(Drain&) {}
   void fill(Accepted& value) {
-    auto& [request] = value;
+    auto& [request, numerics_id] = value;
     any(request);
+    text(numerics_id);
   }
   void fill(TokenChunk& value) {
     auto& [request, first_index, token_list, first_position, prompt_logprobs] = value;

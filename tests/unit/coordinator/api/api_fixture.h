@@ -51,6 +51,10 @@ class FakeResponder final : public http::Responder {
     });
     return open;
   }
+  bool write_bulk(std::string chunk) override {
+    change([&] { bulk_bytes_ += chunk.size(); });
+    return write(std::move(chunk));
+  }
   void end() override {
     change([&] { complete_ = true; });
   }
@@ -100,6 +104,10 @@ class FakeResponder final : public http::Responder {
     return body_;
   }
   nlohmann::json json() const { return nlohmann::json::parse(body(), nullptr, false); }
+  size_t bulk_bytes() const {
+    const std::scoped_lock lock(mutex_);
+    return bulk_bytes_;
+  }
   std::string header(std::string_view name) const {
     const std::scoped_lock lock(mutex_);
     return std::string(headers_.find(name).value_or(""));
@@ -144,6 +152,7 @@ class FakeResponder final : public http::Responder {
   int status_ = 0;
   http::Headers headers_;
   std::string body_;
+  size_t bulk_bytes_ = 0;
 };
 
 /// The leader of a group, played by the test's own thread.
@@ -151,6 +160,8 @@ class FakeLeader final {
  public:
   explicit FakeLeader(const std::shared_ptr<transport::LoopbackHub>& hub)
       : transport_(transport::make_loopback_transport(hub)), endpoint_(transport_->bind("loop://g0").value()) {}
+
+  bool accepts = true;  // what it takes with next()
 
   /// The next message of this kind; others are kept for later calls. Fails the test when none comes.
   template <class T>
@@ -161,6 +172,9 @@ class FakeLeader final {
         if (auto* found = std::get_if<T>(&inbox_[i])) {
           T message = std::move(*found);
           inbox_.erase(inbox_.begin() + static_cast<int64_t>(i));
+          if constexpr (std::is_same_v<T, wire::Submit>) {
+            if (accepts) send(wire::Accepted{message.request, "numerics of its group"});
+          }
           return message;
         }
       }

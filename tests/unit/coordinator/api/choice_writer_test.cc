@@ -29,6 +29,10 @@ OutputChunk end_of(EndReason reason, const std::string& stop_string = "") {
   return chunk;
 }
 
+ordered_json taken_from(ChoiceWriter& writer) {
+  return ordered_json::parse(writer.take());
+}
+
 /// A text's tokens with made-up logprobs.
 std::vector<wire::TokenInfo> infos_of(const std::string& text) {
   std::vector<wire::TokenInfo> infos;
@@ -45,7 +49,7 @@ TEST(ChoiceWriter, PlainText) {
   writer.add(chunk_of(" you", infos_of(" you")));
   EXPECT_TRUE(writer.has_news());
   writer.add(end_of(EndReason::kLength));
-  EXPECT_EQ(dump(writer.take()),
+  EXPECT_EQ(dump(taken_from(writer)),
             R"({"index":0,"text":" you","logprobs":null,"finish_reason":"length","stop_reason":null})");
 }
 
@@ -55,10 +59,10 @@ TEST(ChoiceWriter, ReasonsOfTheEnd) {
   const auto taken = [&](std::vector<wire::TokenInfo> tokens, OutputChunk end) {
     ChoiceWriter writer(request, model, 1);
     writer.add(chunk_of("", std::move(tokens)));
-    EXPECT_TRUE(writer.take()["finish_reason"].is_null());
+    EXPECT_TRUE(taken_from(writer)["finish_reason"].is_null());
     writer.add(end);
     EXPECT_TRUE(writer.has_news());
-    return writer.take();
+    return taken_from(writer);
   };
   EXPECT_EQ(taken({info(5, 0)}, end_of(EndReason::kLength))["index"], 1);
   const auto by_string = taken({info(5, 0)}, end_of(EndReason::kStop, "\n\n"));
@@ -78,7 +82,7 @@ TEST(ChoiceWriter, LogprobsHaveTheChosenTokenAndOffsetsInCharacters) {
   for (const int32_t id : ids)
     infos.push_back(info(id, -2.5f, {{17, -0.5f}, {18, -0.75f}}));
   writer.add(chunk_of(text, infos));
-  const auto choice = writer.take();
+  const auto choice = taken_from(writer);
   EXPECT_EQ(choice["token_ids"].get<std::vector<int32_t>>(), ids);
   const auto& logprobs = choice["logprobs"];
   ASSERT_EQ(logprobs["tokens"].size(), ids.size());
@@ -111,7 +115,7 @@ TEST(ChoiceWriter, LogprobsZeroHasOnlyTheChosenToken) {
   const auto model = demo_info();
   ChoiceWriter writer(request, model, 0);
   writer.add(chunk_of("x", {info(ids_of("x")[0], -0.25f)}));
-  const auto choice = writer.take();
+  const auto choice = taken_from(writer);
   EXPECT_EQ(dump(choice["logprobs"]),
             R"({"tokens":["x"],"token_logprobs":[-0.25],"top_logprobs":[{"x":-0.25}],"text_offset":[0]})");
 }
@@ -123,7 +127,7 @@ TEST(ChoiceWriter, TheChosenTokenAmongTheMostLikelyStandsThereOnce) {
   const int32_t y = ids_of("y")[0];
   ChoiceWriter writer(request, model, 0);
   writer.add(chunk_of("x", {info(x, -0.25f, {{x, -0.25f}, {y, -2.0f}})}));
-  EXPECT_EQ(dump(writer.take()["logprobs"]["top_logprobs"]), R"([{"x":-0.25,"y":-2.0}])");
+  EXPECT_EQ(dump(taken_from(writer)["logprobs"]["top_logprobs"]), R"([{"x":-0.25,"y":-2.0}])");
 }
 
 TEST(ChoiceWriter, AnEchoBeginsWithThePromptWhoseFirstTokenHasNoProbability) {
@@ -138,7 +142,7 @@ TEST(ChoiceWriter, AnEchoBeginsWithThePromptWhoseFirstTokenHasNoProbability) {
   writer.add(scored);
   writer.add(chunk_of(" too", infos_of(" too")));
   writer.add(end_of(EndReason::kLength));
-  const auto choice = writer.take();
+  const auto choice = taken_from(writer);
   EXPECT_EQ(choice["text"], "Hello you too");
   const auto& logprobs = choice["logprobs"];
   const size_t all = prompt.size() + ids_of(" too").size();
@@ -155,7 +159,7 @@ TEST(ChoiceWriter, AnEchoOfOneTokenWithoutOutput) {
   const auto model = demo_info();
   ChoiceWriter writer(request, model, 0);
   writer.add(end_of(EndReason::kLength));
-  const auto choice = writer.take();
+  const auto choice = taken_from(writer);
   EXPECT_EQ(choice["text"], model.tokenizer->decode(std::vector<int32_t>{5}, false));
   EXPECT_EQ(dump(choice["logprobs"]["token_logprobs"]), "[null]");
 }
@@ -165,7 +169,7 @@ TEST(ChoiceWriter, EachChoiceEchoesItsOwnPrompt) {
   const auto model = demo_info();
   std::vector<std::string> texts;
   for (size_t i = 0; i < 4; ++i)
-    texts.push_back(ChoiceWriter(request, model, i).take()["text"]);
+    texts.push_back(ordered_json::parse(ChoiceWriter(request, model, i).take())["text"]);
   EXPECT_EQ(texts, (std::vector<std::string>{"one", "one", "two", "two"}));
 }
 
@@ -178,7 +182,7 @@ TEST(ChoiceWriter, WithoutATokenizerTokensAreNumbers) {
   writer.add(scored);
   writer.add(chunk_of("", {info(30, -0.25f, {{30, -0.25f}})}));
   EXPECT_EQ(
-      dump(writer.take()),
+      dump(taken_from(writer)),
       R"({"index":0,"text":"","logprobs":{"tokens":["token_id:7","token_id:8","token_id:30"],)"
       R"("token_logprobs":[null,-1.0,-0.25],"top_logprobs":[null,{"token_id:9":-0.5,"token_id:8":-1.0},)"
       R"({"token_id:30":-0.25}],"text_offset":[0,0,0]},"token_ids":[30],"finish_reason":null,"stop_reason":null})");
@@ -215,12 +219,48 @@ TEST(ChoiceWriter, ThePiecesOfAStreamPutTogetherAreTheWhole) {
   for (const auto& chunk : chunks) {
     whole.add(chunk);
     stream.add(chunk);
-    if (stream.has_news()) append(stream.take());
+    if (stream.has_news()) append(taken_from(stream));
   }
-  const auto expected = whole.take();
+  const auto expected = taken_from(whole);
   EXPECT_EQ(joined["text"], "Hello caf\u00e9 \U0001f600");
   for (const char* name : {"text", "logprobs", "token_ids", "finish_reason"})
     EXPECT_EQ(joined[name], expected[name]) << name;
+}
+
+TEST(ChoiceWriter, NumbersAndStringsAreWrittenAsDumpWritesThem) {
+  for (const double number : {0.0, -0.0, -1.0, -0.1, 1e-7, -1e-7, -17.123456001, -1e22, 3e300, -123456789.0, 5e-324}) {
+    std::string text;
+    append_number(text, number);
+    const auto back = ordered_json::parse(text);
+    EXPECT_TRUE(back.is_number_float()) << text;
+    EXPECT_EQ(back.get<double>(), number) << text;
+  }
+  std::string infinite;
+  append_number(infinite, -std::numeric_limits<double>::infinity());
+  EXPECT_EQ(infinite, "null");
+  for (const std::string string : {"", "plain", "a\"b\\c/d", "line\nbreak\ttab\x01", "\x7f", "caf\xc3\xa9",
+                                   "\xf0\x9f\x98", "\xff\xfe", "mixed \xe2\x82 end"}) {
+    std::string text;
+    append_string(text, string);
+    EXPECT_EQ(text, dump(string));
+  }
+}
+
+TEST(ChoiceWriter, WhatTellsOfThePromptIsKnown) {
+  const auto request = read_ok(body_of(R"("echo":true,"logprobs":1,"stream":true)"));
+  const auto model = demo_info();
+  ChoiceWriter writer(request, model, 0);
+  EXPECT_TRUE(writer.tells_of_prompt());
+  EXPECT_GT(writer.size(), 4u);
+  taken_from(writer);
+  EXPECT_FALSE(writer.tells_of_prompt());
+  EXPECT_EQ(writer.size(), 0u);
+  writer.add(chunk_of("x", infos_of("x")));
+  EXPECT_FALSE(writer.tells_of_prompt());
+  OutputChunk scored;
+  scored.prompt_logprobs.push_back(info(3, -1.0f));
+  writer.add(scored);
+  EXPECT_TRUE(writer.tells_of_prompt());
 }
 
 TEST(ChoiceWriter, APieceOfAStreamWithoutTokensHasNoLogprobsObject) {
@@ -228,9 +268,9 @@ TEST(ChoiceWriter, APieceOfAStreamWithoutTokensHasNoLogprobsObject) {
   const auto model = demo_info();
   ChoiceWriter writer(request, model, 0);
   writer.add(chunk_of("x", infos_of("x")));
-  EXPECT_TRUE(writer.take()["logprobs"].is_object());
+  EXPECT_TRUE(taken_from(writer)["logprobs"].is_object());
   writer.add(end_of(EndReason::kLength));
-  const auto last = writer.take();
+  const auto last = taken_from(writer);
   EXPECT_TRUE(last["logprobs"].is_null());
   EXPECT_EQ(last["finish_reason"], "length");
 }

@@ -39,14 +39,17 @@ TEST(Executor, BoundsTheBytesThatWait) {
   std::atomic<bool> running = false;
   gate.lock();
   Executor executor(1, 100, 1000);
-  ASSERT_TRUE(executor.post([&] {
+  ASSERT_TRUE(executor.post("c", [&] {
     running = true;
     const std::scoped_lock wait(gate);
   }));
   while (!running)
     std::this_thread::yield();
-  EXPECT_TRUE(executor.post([] {}, 5000)) << "alone, whatever its size";
-  EXPECT_FALSE(executor.post([] {}, 1));
+  EXPECT_TRUE(executor.post(
+      "c", [] {}, 5000))
+      << "alone, whatever its size";
+  EXPECT_FALSE(executor.post(
+      "c", [] {}, 1));
   gate.unlock();
 }
 

@@ -107,6 +107,12 @@ class TestClient final {
     return receive();
   }
 
+  /// Takes what there is, at most that many bytes; waits for the first. 0: the connection has ended.
+  size_t take(size_t most) {
+    std::string bytes(most, '\0');
+    return static_cast<size_t>(std::max<ssize_t>(0, ::recv(socket_, bytes.data(), most, 0)));
+  }
+
   /// Waits until `text` has come (in the raw bytes); they stay in the buffer.
   bool wait_for(std::string_view text) {
     while (buffer_.find(text) == std::string::npos) {

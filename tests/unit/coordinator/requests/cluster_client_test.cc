@@ -1,6 +1,7 @@
 // The core on its thread, over a transport, with a leader that the test plays: calls from any thread, news to sinks.
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
@@ -24,9 +25,10 @@ class WaitingSink final : public requests::GenerationSink {
     over_ = over_ || chunk.end.has_value();
     changed_.notify_all();
   }
-  void on_error(const Error& error, uint32_t) override {
+  void on_error(const Error& error, uint32_t retry_after_s) override {
     const std::scoped_lock lock(mutex_);
     error_ = error;
+    retry_after_s_ = retry_after_s;
     over_ = true;
     changed_.notify_all();
   }
@@ -39,6 +41,10 @@ class WaitingSink final : public requests::GenerationSink {
     const std::scoped_lock lock(mutex_);
     return tokens_;
   }
+  uint32_t retry_after_s() const {
+    const std::scoped_lock lock(mutex_);
+    return retry_after_s_;
+  }
   std::optional<Error> error() const {
     const std::scoped_lock lock(mutex_);
     return error_;
@@ -50,31 +56,37 @@ class WaitingSink final : public requests::GenerationSink {
   size_t tokens_ = 0;
   bool over_ = false;
   std::optional<Error> error_;
+  uint32_t retry_after_s_ = 0;
 };
 
 class Client : public testing::Test {
  protected:
-  void SetUp() override {
+  void SetUp() override { start({}, {}); }
+
+  /// With a new leader, which has not said anything yet.
+  void start(requests::CoreOptions options, const requests::CoreObserver& observer) {
+    client.reset();
+    hub = transport::make_loopback_hub();
     leader = transport::make_loopback_transport(hub);
     endpoint = leader->bind("loop://leader").value();
-    requests::CoreOptions options;
     options.name = "coordinator";
     options.incarnation = 3;
     options.groups = {"g"};
     options.addresses = {"loop://leader"};
-    client = requests::ClusterClient::start(options, transport::make_loopback_transport(hub), clock).value();
+    client = requests::ClusterClient::start(options, transport::make_loopback_transport(hub), clock, observer).value();
   }
 
   void say(const wire::Message& message) {
     ASSERT_TRUE(leader->send(endpoint, "coordinator", wire::encode(message)).ok());
   }
 
-  void serve() {
+  void serve(double backlog_seconds = 0) {
     ASSERT_TRUE(heard<wire::Hello>().has_value());
     wire::Status status;
     status.incarnation = 9;
     status.state = wire::GroupState::kServing;
     status.model = "m";
+    status.backlog_seconds = backlog_seconds;
     say(status);
     wait_until([this] { return client->ready(); });
   }
@@ -214,6 +226,10 @@ TEST_F(Client, ASilentGroupIsNoLongerReady) {
 }
 
 TEST_F(Client, WhatIsNoMessageIsDroppedAndTheRestIsHeard) {
+  std::atomic<int> dropped = 0;
+  requests::CoreObserver observer;
+  observer.on_bad_message = [&] { ++dropped; };
+  start({}, observer);
   serve();
   ASSERT_TRUE(leader->send(endpoint, "coordinator", std::vector<std::byte>(40, std::byte{0x5a})).ok());
   const auto sink = std::make_shared<WaitingSink>();
@@ -223,6 +239,7 @@ TEST_F(Client, WhatIsNoMessageIsDroppedAndTheRestIsHeard) {
   answer(submit->request);
   ASSERT_TRUE(sink->wait());
   EXPECT_FALSE(sink->error().has_value());
+  EXPECT_EQ(dropped, 1) << "and counted";
 }
 
 TEST_F(Client, AGroupThatTakesNothingMoreFailsTheRequestAtOnce) {
@@ -243,6 +260,44 @@ TEST_F(Client, AGroupThatTakesNothingMoreFailsTheRequestAtOnce) {
   }
   ASSERT_TRUE(sinks[2]->wait());
   EXPECT_EQ(sinks[2]->error()->code, Errc::kUnavailable);
+}
+
+TEST_F(Client, AFloodIsRefusedWithATimeToComeAgainAndANewcomerIsNot) {
+  requests::CoreOptions options;
+  options.max_open_sequences = 8;
+  start(options, {});
+  serve(17.2);
+  const auto send_as = [&](const std::string& who) {
+    auto asked = spec();
+    asked.client = who;
+    auto sink = std::make_shared<WaitingSink>();
+    client->submit(std::move(asked), sink);
+    return sink;
+  };
+  std::vector<std::shared_ptr<WaitingSink>> sinks;
+  for (int i = 0; i < 8; ++i)
+    sinks.push_back(send_as("hog"));
+  const auto refused = send_as("hog");
+  ASSERT_TRUE(refused->error().has_value()) << "said at once: nothing is put in the inbox";
+  EXPECT_EQ(refused->error()->code, Errc::kOverloaded);
+  EXPECT_EQ(refused->retry_after_s(), 18u);
+  sinks.push_back(send_as("modest"));
+  EXPECT_TRUE(send_as("modest")->error().has_value()) << "the reserve of eight is one";
+  for (size_t i = 0; i < sinks.size(); ++i) {
+    const auto submit = heard<wire::Submit>();
+    ASSERT_TRUE(submit.has_value());
+    answer(submit->request);
+  }
+  for (const auto& sink : sinks) {
+    ASSERT_TRUE(sink->wait());
+    EXPECT_FALSE(sink->error().has_value());
+  }
+  wait_until([this] { return client->open_requests() == 0; });
+  const auto later = send_as("hog");
+  const auto submit = heard<wire::Submit>();
+  ASSERT_TRUE(submit.has_value()) << "what has ended makes room";
+  answer(submit->request);
+  ASSERT_TRUE(later->wait());
 }
 
 TEST_F(Client, AnAddressThatCannotBeIsAnErrorAtTheStart) {

@@ -1,0 +1,123 @@
+#include "shard_server/scheduler/client_queue.h"
+
+#include <algorithm>
+
+#include "common/base/fair_room.h"
+#include "common/base/limits.h"
+#include "common/base/units.h"
+
+namespace krait::scheduler {
+
+void ClientQueue::push(const SequencePtr& sequence) {
+  const auto [at, is_new] = clients_.try_emplace(sequence->submit.client);
+  Client& client = at->second;
+  if (is_new) {
+    client.turn = ++last_turn_;
+  } else {
+    leave(client);
+  }
+  sequence->place = client.pending.insert(client.pending.end(), sequence);
+  sequence->pending = true;
+  const auto tokens = static_cast<int64_t>(sequence->submit.tokens.size());
+  ++client.waiting;
+  client.waiting_tokens += tokens;
+  ++waiting_;
+  waiting_tokens_ += tokens;
+  rows_left_ += sequence->rows_left();
+  enter(client);
+}
+
+/// It waits no longer.
+void ClientQueue::begin(Client& client, const SequencePtr& sequence) {
+  const auto tokens = static_cast<int64_t>(sequence->submit.tokens.size());
+  --client.waiting;
+  client.waiting_tokens -= tokens;
+  --waiting_;
+  waiting_tokens_ -= tokens;
+}
+
+void ClientQueue::erase(const SequencePtr& sequence) {
+  if (!sequence->pending) return;
+  const auto at = clients_.find(sequence->submit.client);
+  Client& client = at->second;
+  leave(client);
+  if (!sequence->begun()) begin(client, sequence);
+  rows_left_ -= sequence->rows_left();
+  client.pending.erase(sequence->place);
+  sequence->pending = false;
+  if (client.pending.empty()) {
+    clients_.erase(at);
+  } else {
+    enter(client);
+  }
+}
+
+bool ClientQueue::has_room(const std::string& client, int64_t tokens, int64_t max_waiting) const {
+  const auto at = clients_.find(client);
+  const int64_t own = at == clients_.end() ? 0 : at->second.waiting;
+  const int64_t own_tokens = at == clients_.end() ? 0 : at->second.waiting_tokens;
+  return has_fair_room(waiting_, own, 1, max_waiting) &&
+         has_fair_room(waiting_tokens_, own_tokens, tokens, limits::kMaxQueuedTokens);
+}
+
+void ClientQueue::enter(Client& client) {
+  (client.pending.front()->begun() ? ready_ : queued_).emplace(client.turn, &client);
+}
+
+void ClientQueue::leave(const Client& client) {
+  if (ready_.erase(client.turn) == 0) queued_.erase(client.turn);
+}
+
+ClientQueue::Client* ClientQueue::next(size_t free_slots) {
+  const bool may_begin = free_slots > 0 && !queued_.empty();
+  if (ready_.empty()) return may_begin ? queued_.begin()->second : nullptr;
+  const bool queued_first = may_begin && queued_.begin()->first < ready_.begin()->first;
+  return (queued_first ? queued_ : ready_).begin()->second;
+}
+
+void ClientQueue::take_turn(Client& client, int64_t& rows, size_t& free_slots, std::vector<SequencePtr>& granted) {
+  bool took_slot = false;
+  while (rows > 0 && !client.pending.empty()) {
+    const SequencePtr sequence = client.pending.front();
+    if (!sequence->begun()) {
+      if (took_slot || free_slots == 0) return;
+      took_slot = true;
+      --free_slots;
+      begin(client, sequence);
+    }
+    if (sequence->granted_rows == 0) granted.push_back(sequence);
+    const auto part = static_cast<uint32_t>(std::min<int64_t>(rows, sequence->rows_left()));
+    sequence->granted_rows += part;
+    rows -= part;
+    rows_left_ -= part;
+    if (sequence->rows_left() > 0) return;
+    client.pending.pop_front();
+    sequence->pending = false;
+  }
+}
+
+std::vector<SequencePtr> ClientQueue::share_out(int64_t rows, size_t free_slots) {
+  std::vector<SequencePtr> granted;
+  const auto sharers = static_cast<int64_t>(ready_.size() + std::min(queued_.size(), free_slots));
+  if (sharers == 0) return granted;
+  const int64_t part = ceil_div(rows, sharers);
+  while (rows > 0) {
+    Client* const client = next(free_slots);
+    if (client == nullptr) break;
+    leave(*client);
+    client->turn = ++last_turn_;
+    const std::string name = client->pending.front()->submit.client;
+    const int64_t turn_rows = std::min(rows, part);
+    int64_t left = turn_rows;
+    take_turn(*client, left, free_slots, granted);
+    rows -= turn_rows - left;
+    if (client->pending.empty()) {
+      clients_.erase(name);
+    } else {
+      enter(*client);
+    }
+  }
+  return granted;
+}
+
+}  // namespace krait::scheduler

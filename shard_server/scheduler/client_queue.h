@@ -1,0 +1,61 @@
+// Prompts that are not wholly planned yet, by client: first come first served within one, turns between them. A client
+// with many requests or with huge ones holds another's back by no more than its turns.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <list>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "shard_server/scheduler/sequence.h"
+
+namespace krait::scheduler {
+
+/// Every call costs the logarithm of the number of clients, share_out() that for each row at most.
+class ClientQueue final {
+ public:
+  /// A sequence that waits; it stands behind its client's others.
+  void push(const SequencePtr& sequence);
+
+  /// The sequence has ended. One that is not here is no error.
+  void erase(const SequencePtr& sequence);
+
+  /// Divides the rows of one plan: a turn is an equal part of them and at most one sequence that takes one of
+  /// `free_slots`; what a client does not need goes to the next. Returned, in order, are the sequences that got some,
+  /// in Sequence::granted_rows; all of them must be planned now.
+  std::vector<SequencePtr> share_out(int64_t rows, size_t free_slots);
+
+  /// Whether a client may have one more sequence wait, with that many tokens, where `max_waiting` of all clients may.
+  bool has_room(const std::string& client, int64_t tokens, int64_t max_waiting) const;
+
+  uint32_t waiting() const { return waiting_; }       // sequences that have had no row
+  int64_t rows_left() const { return rows_left_; }    // of all prompts
+  size_t clients() const { return clients_.size(); }  // that have anything here
+
+ private:
+  struct Client final {
+    std::list<SequencePtr> pending;  // those that have had rows first
+    uint64_t turn = 0;               // the lower, the sooner
+    int64_t waiting = 0;
+    int64_t waiting_tokens = 0;
+  };
+  using Turns = std::map<uint64_t, Client*>;
+
+  Client* next(size_t free_slots);
+  void take_turn(Client& client, int64_t& rows, size_t& free_slots, std::vector<SequencePtr>& granted);
+  void begin(Client& client, const SequencePtr& sequence);
+  void enter(Client& client);
+  void leave(const Client& client);
+
+  std::map<std::string, Client> clients_;
+  Turns ready_;   // clients whose first sequence has had rows
+  Turns queued_;  // clients whose first sequence needs a slot
+  uint64_t last_turn_ = 0;
+  uint32_t waiting_ = 0;
+  int64_t waiting_tokens_ = 0;
+  int64_t rows_left_ = 0;
+};
+
+}  // namespace krait::scheduler
