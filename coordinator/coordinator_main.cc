@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "common/base/clock.h"
+#include "common/base/file.h"
 #include "common/base/limits.h"
 #include "common/base/log.h"
 #include "common/base/process.h"
@@ -101,8 +102,7 @@ Result<api::ModelInfo> open_model(const Options& options, const Checkpoint& chec
   model.eos_ids = config.eos_ids;
   const auto file = options.tokenizer.empty() ? std::filesystem::path(options.model_dir) / "tokenizer.json"
                                               : std::filesystem::path(options.tokenizer);
-  std::error_code ignored;
-  if (!options.tokenizer.empty() || std::filesystem::exists(file, ignored)) {
+  if (!options.tokenizer.empty() || entry_exists(file.native())) {
     ASSIGN_OR_RETURN(model.tokenizer, tokenizer::Tokenizer::load(file));
     if (model.tokenizer->vocab_size() > model.vocab_size) {
       log_warning("{} has {} tokens, but the model only {}: is it the model's own?", file.string(),

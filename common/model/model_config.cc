@@ -8,10 +8,10 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "common/base/json_text.h"
 #include "common/base/limits.h"
 #include "common/model/architecture.h"
 #include "common/model/config_reader.h"
-#include "common/model/json_text.h"
 
 namespace krait {
 namespace {
@@ -134,10 +134,11 @@ Result<ModelConfig> read_config(const json& config_json, const json& generation_
 
 Result<ModelConfig> parse_model_config(std::string_view config_json,
                                        std::optional<std::string_view> generation_config_json) {
-  ASSIGN_OR_RETURN(const json config, parse_json_object(config_json, "config.json"));
+  ASSIGN_OR_RETURN(const json config, parse_json_object(config_json, "config.json", limits::kMaxConfigBytes));
   json generation = json::object();
   if (generation_config_json) {
-    ASSIGN_OR_RETURN(generation, parse_json_object(*generation_config_json, "generation_config.json"));
+    ASSIGN_OR_RETURN(generation,
+                     parse_json_object(*generation_config_json, "generation_config.json", limits::kMaxConfigBytes));
   }
   try {
     return read_config(config, generation);

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "common/tensor/tensor_view.h"
+#include "common/tensor/stored_tensor.h"
 
 namespace krait {
 

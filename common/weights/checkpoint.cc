@@ -2,18 +2,15 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <sys/stat.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstdio>
-#include <cstring>
 #include <filesystem>
 #include <set>
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "common/base/file.h"
 #include "common/base/limits.h"
 #include "common/base/units.h"
 #include "common/weights/shard_index.h"
@@ -23,30 +20,6 @@ namespace {
 
 constexpr std::string_view kSingleFile = "model.safetensors";
 constexpr std::string_view kIndexFile = "model.safetensors.index.json";
-
-bool exists(const std::string& path) {
-  struct stat info {};
-  return stat(path.c_str(), &info) == 0;
-}
-
-/// A regular file of at most `max_bytes`.
-Result<std::string> read_text(const std::string& path, int64_t max_bytes) {
-  const auto failed = [&](std::string_view what) {
-    return Error{Errc::kIo, fmt::format("{}: {}: {}", path, what, std::strerror(errno)), path};
-  };
-  struct stat info {};
-  if (stat(path.c_str(), &info) != 0) return failed("cannot be examined");
-  if (!S_ISREG(info.st_mode)) return Error{Errc::kIo, fmt::format("{}: not a regular file", path), path};
-  if (info.st_size > max_bytes) {
-    return Error{Errc::kCorrupt, fmt::format("{}: {} bytes, more than {}", path, info.st_size, max_bytes), path};
-  }
-  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rbe"), std::fclose);
-  if (!file) return failed("cannot be opened");
-  std::string text(static_cast<size_t>(info.st_size), '\0');
-  // What was appended since stat() is not read; what was cut off is missed here.
-  if (std::fread(text.data(), 1, text.size(), file.get()) != text.size()) return failed("cannot be read");
-  return text;
-}
 
 class Hash final {
  public:
@@ -67,17 +40,21 @@ class Hash final {
   XXH3_state_t state_;
 };
 
-void add_content(Hash& hash, const TensorView& view) {
+Status add_content(Hash& hash, const CheckpointTensor& at) {
   constexpr int64_t kWholeBytes = 64 * kKiB;
   constexpr int64_t kBlocks = 16;
   constexpr int64_t kBlockBytes = 4 * kKiB;
-  const int64_t bytes = view.bytes();
-  if (bytes <= kWholeBytes) return hash.add(view.data, static_cast<size_t>(bytes));
-  for (int64_t block = 0; block < kBlocks; ++block) {
-    // Divide first: bytes times block would overflow only for absurd tensors, but it costs nothing to be safe.
-    const int64_t at = block + 1 == kBlocks ? bytes - kBlockBytes : (bytes - kBlockBytes) / (kBlocks - 1) * block;
-    hash.add(view.data + at, static_cast<size_t>(kBlockBytes));
+  const int64_t bytes = at.tensor->bytes();
+  const int64_t blocks = bytes <= kWholeBytes ? 1 : kBlocks;
+  std::vector<std::byte> block(static_cast<size_t>(blocks == 1 ? bytes : kBlockBytes));
+  for (int64_t i = 0; i < blocks; ++i) {
+    // Divide first: bytes times i would overflow only for absurd tensors, but it costs nothing to be safe.
+    const int64_t first =
+        i + 1 == blocks ? bytes - static_cast<int64_t>(block.size()) : (bytes - kBlockBytes) / (kBlocks - 1) * i;
+    RETURN_IF_ERROR(at.file->read(*at.tensor, first, block));
+    hash.add(block.data(), block.size());
   }
+  return {};
 }
 
 }  // namespace
@@ -85,43 +62,47 @@ void add_content(Hash& hash, const TensorView& view) {
 Result<std::shared_ptr<const Checkpoint>> Checkpoint::open(const std::string& model_dir) {
   std::shared_ptr<Checkpoint> checkpoint(new Checkpoint());
   checkpoint->directory_ = model_dir;
-  const std::string config_path = model_dir + "/config.json";
-  if (!exists(config_path)) {
-    return Error{Errc::kNotFound, fmt::format("{}: there is no such file", config_path), config_path};
-  }
-  ASSIGN_OR_RETURN(checkpoint->config_json_, read_text(config_path, limits::kMaxConfigBytes));
-  const std::string generation_path = model_dir + "/generation_config.json";
-  if (exists(generation_path)) {
-    ASSIGN_OR_RETURN(checkpoint->generation_config_json_, read_text(generation_path, limits::kMaxConfigBytes));
-  }
-  Result<ModelConfig> config = parse_model_config(checkpoint->config_json_, checkpoint->generation_config_json_);
-  if (!config.ok()) {
-    return Error{config.error().code, fmt::format("{}/{}", model_dir, config.error().message), config.error().param};
-  }
-  checkpoint->config_ = std::move(config).value();
-
-  if (exists(fmt::format("{}/{}", model_dir, kSingleFile))) {
-    RETURN_IF_ERROR(checkpoint->add_file(std::string(kSingleFile)));
-  } else if (exists(fmt::format("{}/{}", model_dir, kIndexFile))) {
-    RETURN_IF_ERROR(checkpoint->add_indexed_files());
-  } else {
-    const bool pickled =
-        exists(model_dir + "/pytorch_model.bin") || exists(model_dir + "/pytorch_model.bin.index.json");
-    return Error{pickled ? Errc::kUnsupported : Errc::kNotFound,
-                 fmt::format("{}: neither {} nor {}{}", model_dir, kSingleFile, kIndexFile,
-                             pickled ? "; pytorch_model.bin is not read: convert it to safetensors" : ""),
-                 model_dir};
-  }
+  RETURN_IF_ERROR(checkpoint->read_config());
+  RETURN_IF_ERROR(checkpoint->add_tensors());
+  RETURN_IF_ERROR(checkpoint->check_plan());
+  RETURN_IF_ERROR(checkpoint->take_fingerprint());
   return std::shared_ptr<const Checkpoint>(std::move(checkpoint));
+}
+
+Status Checkpoint::read_config() {
+  ASSIGN_OR_RETURN(config_json_, read_text_file(directory_ + "/config.json", limits::kMaxConfigBytes));
+  const std::string generation_path = directory_ + "/generation_config.json";
+  if (entry_exists(generation_path)) {
+    ASSIGN_OR_RETURN(generation_config_json_, read_text_file(generation_path, limits::kMaxConfigBytes));
+  }
+  const Result<ModelConfig> config = parse_model_config(config_json_, generation_config_json_);
+  if (!config.ok()) {
+    return Error{config.error().code, fmt::format("{}/{}", directory_, config.error().message), config.error().param};
+  }
+  ASSIGN_OR_RETURN(plan_, make_model_plan(*config));
+  return {};
+}
+
+Status Checkpoint::add_tensors() {
+  if (entry_exists(fmt::format("{}/{}", directory_, kSingleFile))) return add_file(std::string(kSingleFile));
+  if (entry_exists(fmt::format("{}/{}", directory_, kIndexFile))) return add_indexed_files();
+  const bool pickled =
+      entry_exists(directory_ + "/pytorch_model.bin") || entry_exists(directory_ + "/pytorch_model.bin.index.json");
+  return Error{pickled ? Errc::kUnsupported : Errc::kNotFound,
+               fmt::format("{}: neither {} nor {}{}", directory_, kSingleFile, kIndexFile,
+                           pickled ? "; pytorch_model.bin is not read: convert it to safetensors" : ""),
+               directory_};
 }
 
 Status Checkpoint::add_file(const std::string& name) {
   ASSIGN_OR_RETURN(const std::shared_ptr<const SafetensorsFile> file, SafetensorsFile::open(directory_ + "/" + name));
-  for (const auto& [tensor, view] : file->tensors()) {
-    const auto [at, added] = tensors_.emplace(tensor, Entry{file, &view});
+  files_.push_back(file);
+  for (const auto& [name_in_file, tensor] : file->tensors()) {
+    const auto [at, added] = tensors_.emplace(name_in_file, CheckpointTensor{file, &tensor});
     if (!added) {
       return Error{Errc::kCorrupt,
-                   fmt::format("{}: tensor '{}' is in {} too", file->path(), tensor, at->second.file->path()), tensor};
+                   fmt::format("{}: tensor '{}' is in {} too", file->path(), name_in_file, at->second.file->path()),
+                   name_in_file};
     }
   }
   return {};
@@ -129,7 +110,7 @@ Status Checkpoint::add_file(const std::string& name) {
 
 Status Checkpoint::add_indexed_files() {
   const std::string index_path = fmt::format("{}/{}", directory_, kIndexFile);
-  ASSIGN_OR_RETURN(const std::string text, read_text(index_path, limits::kMaxIndexBytes));
+  ASSIGN_OR_RETURN(const std::string text, read_text_file(index_path, limits::kMaxIndexBytes));
   ASSIGN_OR_RETURN(const auto weight_map, parse_shard_index(text, index_path));
   std::set<std::string> files;
   for (const auto& [tensor, file] : weight_map)
@@ -156,9 +137,9 @@ Status Checkpoint::add_indexed_files() {
   return {};
 }
 
-const TensorView* Checkpoint::find(std::string_view name) const {
+const CheckpointTensor* Checkpoint::find(std::string_view name) const {
   const auto at = tensors_.find(name);
-  return at == tensors_.end() ? nullptr : at->second.view;
+  return at == tensors_.end() ? nullptr : &at->second;
 }
 
 std::vector<std::string> Checkpoint::tensor_names() const {
@@ -169,9 +150,9 @@ std::vector<std::string> Checkpoint::tensor_names() const {
   return names;
 }
 
-Status Checkpoint::check(const ModelPlan& plan) const {
-  std::set<std::string, std::less<>> used(plan.harmless_tensors.begin(), plan.harmless_tensors.end());
-  for (const BlockPlan& block : plan.blocks) {
+Status Checkpoint::check_plan() const {
+  std::set<std::string, std::less<>> used(plan_.harmless_tensors.begin(), plan_.harmless_tensors.end());
+  for (const BlockPlan& block : plan_.blocks) {
     for (const TensorSpec& spec : block.tensors) {
       const std::string& name = spec.stored_name();
       used.insert(name);
@@ -180,15 +161,16 @@ Status Checkpoint::check(const ModelPlan& plan) const {
         if (spec.optional) continue;
         return Error{Errc::kCorrupt, fmt::format("{}: tensor '{}' is missing", directory_, name), name};
       }
-      const TensorView& view = *at->second.view;
+      const StoredTensor& tensor = *at->second.tensor;
       const auto bad = [&](Errc code, std::string_view what) {
         return Error{code, fmt::format("{}: tensor '{}' {}", at->second.file->path(), name, what), name};
       };
-      if (view.shape != spec.stored_shape()) {
-        return bad(Errc::kCorrupt, fmt::format("is {}, not {} as the config has it", view.shape, spec.stored_shape()));
+      if (tensor.shape != spec.stored_shape()) {
+        return bad(Errc::kCorrupt,
+                   fmt::format("is {}, not {} as the config has it", tensor.shape, spec.stored_shape()));
       }
-      if (view.dtype != DType::kF32 && view.dtype != DType::kBF16 && view.dtype != DType::kF16) {
-        return bad(Errc::kUnsupported, fmt::format("is {}; F32, BF16 and F16 are served", dtype_name(view.dtype)));
+      if (tensor.dtype != DType::kF32 && tensor.dtype != DType::kBF16 && tensor.dtype != DType::kF16) {
+        return bad(Errc::kUnsupported, fmt::format("is {}; F32, BF16 and F16 are served", dtype_name(tensor.dtype)));
       }
     }
   }
@@ -209,24 +191,30 @@ Result<std::optional<SliceReader>> Checkpoint::slice(const TensorSpec& spec, con
     return Error{Errc::kCorrupt, fmt::format("{}: tensor '{}' is missing", directory_, spec.stored_name()),
                  spec.stored_name()};
   }
-  ASSIGN_OR_RETURN(SliceReader reader, SliceReader::make(at->second.file, *at->second.view, spec, partition, rank));
+  ASSIGN_OR_RETURN(SliceReader reader, SliceReader::make(at->second.file, *at->second.tensor, spec, partition, rank));
   return std::optional<SliceReader>(std::move(reader));
 }
 
-std::string Checkpoint::fingerprint() const {
+Status Checkpoint::take_fingerprint() {
   Hash hash;
   hash.add_text(config_json_);
   hash.add_text(generation_config_json_.value_or(""));
-  for (const auto& [name, entry] : tensors_) {
+  for (const auto& [name, at] : tensors_) {
     hash.add_text(name);
-    hash.add_text(dtype_name(entry.view->dtype));
-    hash.add_number(static_cast<int64_t>(entry.view->shape.size()));
-    for (const int64_t extent : entry.view->shape)
+    hash.add_text(dtype_name(at.tensor->dtype));
+    hash.add_number(static_cast<int64_t>(at.tensor->shape.size()));
+    for (const int64_t extent : at.tensor->shape)
       hash.add_number(extent);
-    add_content(hash, *entry.view);
-    entry.file->drop_pages(*entry.view);
+    RETURN_IF_ERROR(add_content(hash, at));
   }
-  return hash.hex();
+  fingerprint_ = hash.hex();
+  return check_unchanged();
+}
+
+Status Checkpoint::check_unchanged() const {
+  for (const auto& file : files_)
+    RETURN_IF_ERROR(file->check_unchanged());
+  return {};
 }
 
 std::string model_name_of(const std::string& model_dir) {

@@ -18,48 +18,58 @@
 
 namespace krait {
 
-/// Shared by all ranks of a process; reading is safe from any thread.
+struct CheckpointTensor final {
+  std::shared_ptr<const SafetensorsFile> file;
+  const StoredTensor* tensor = nullptr;  // of `file`
+};
+
+/// Shared by all ranks of a process; reading is safe from any thread. Its files stay open, so that whatever takes their
+/// place in the folder later is another checkpoint, for whoever opens that.
 class Checkpoint final {
  public:
   /// Reads config.json, generation_config.json (where there is one) and the headers of model.safetensors, or of every
-  /// file that model.safetensors.index.json names. Errors name the file, and the tensor or field in `param`.
+  /// file that model.safetensors.index.json names. What opens fits its config: every tensor of the plan is there with
+  /// its shape and a float dtype, and every tensor of the files is used by the plan or harmless.
+  /// Errors name the file, and the tensor or field in `param`.
   static Result<std::shared_ptr<const Checkpoint>> open(const std::string& model_dir);
 
   const std::string& directory() const { return directory_; }
-  const ModelConfig& config() const { return config_; }
+  const ModelConfig& config() const { return plan_.config; }
+  const ModelPlan& plan() const { return plan_; }
 
   /// nullptr where there is none.
-  const TensorView* find(std::string_view name) const;
+  const CheckpointTensor* find(std::string_view name) const;
   /// Names of all tensors, ascending.
   std::vector<std::string> tensor_names() const;
-
-  /// Every tensor of the plan is there with its shape and a float dtype, and every tensor of the files is used by the
-  /// plan or harmless. Errors: kCorrupt, kUnsupported (dtype), param the tensor.
-  Status check(const ModelPlan& plan) const;
 
   /// A reader of the rank's slice, or nothing for an optional tensor that is absent.
   Result<std::optional<SliceReader>> slice(const TensorSpec& spec, const Partition& partition, int rank) const;
 
   /// 128 bits as 32 hexadecimal digits over both configs and every tensor's name, dtype, shape and content. Tensors
   /// above 64 KiB are sampled (16 blocks of 4 KiB, ends included): it tells models apart, it does not find a flipped
-  /// bit. The same however the tensors are spread over files.
-  std::string fingerprint() const;
+  /// bit. The same however the tensors are spread over files. Of the content that open() found: see check_unchanged().
+  const std::string& fingerprint() const { return fingerprint_; }
+
+  /// kCorrupt, naming the file, where one was written to since open(): what is read from it now need not be the
+  /// fingerprint's, nor fit what was read before.
+  Status check_unchanged() const;
 
  private:
-  struct Entry final {
-    std::shared_ptr<const SafetensorsFile> file;
-    const TensorView* view = nullptr;
-  };
-
   Checkpoint() = default;
+  Status read_config();
+  Status add_tensors();
   Status add_file(const std::string& name);
   Status add_indexed_files();
+  Status check_plan() const;
+  Status take_fingerprint();
 
   std::string directory_;
   std::string config_json_;
   std::optional<std::string> generation_config_json_;
-  ModelConfig config_;
-  std::map<std::string, Entry, std::less<>> tensors_;
+  ModelPlan plan_;
+  std::string fingerprint_;
+  std::vector<std::shared_ptr<const SafetensorsFile>> files_;
+  std::map<std::string, CheckpointTensor, std::less<>> tensors_;
 };
 
 /// The name a model is served by unless told otherwise: that of its folder.

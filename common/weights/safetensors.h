@@ -1,4 +1,4 @@
-// One safetensors file, mapped read-only. Nothing is believed: a file that opens has every tensor inside its data.
+// One safetensors file. Nothing is believed: a file that opens has every tensor inside its data.
 #pragma once
 
 #include <cstddef>
@@ -9,40 +9,39 @@
 #include <string>
 #include <string_view>
 
+#include "common/base/file.h"
 #include "common/base/result.h"
-#include "common/tensor/tensor_view.h"
+#include "common/tensor/stored_tensor.h"
 
 namespace krait {
 
-/// Views stay valid as long as the object. Threads may read it at the same time.
+/// Threads may read it at the same time.
 class SafetensorsFile final {
  public:
-  /// Maps and checks the file. Refused: header longer than the file or the limit, JSON that is not the format's,
+  /// Reads and checks the header. Refused: header longer than the file or the limit, JSON that is not the format's,
   /// duplicate names, unknown dtypes, shapes whose size overflows or differs from their bytes, offsets outside the
   /// data, overlaps, gaps, bytes after the last tensor. Errors (kIo, kCorrupt, kUnsupported) name file and tensor;
   /// `param` is the tensor, or the path where the whole file is at fault.
   static Result<std::shared_ptr<const SafetensorsFile>> open(const std::string& path);
 
-  ~SafetensorsFile();
-  SafetensorsFile(const SafetensorsFile&) = delete;
-  SafetensorsFile& operator=(const SafetensorsFile&) = delete;
-
-  const std::string& path() const { return path_; }
+  const std::string& path() const { return file_.path(); }
   /// By name, ascending.
-  const std::map<std::string, TensorView, std::less<>>& tensors() const { return tensors_; }
+  const std::map<std::string, StoredTensor, std::less<>>& tensors() const { return tensors_; }
   /// nullptr where there is none.
-  const TensorView* find(std::string_view name) const;
+  const StoredTensor* find(std::string_view name) const;
 
-  /// Gives back the resident pages that lie wholly inside the view; reading it again is correct, only slower.
-  void drop_pages(const TensorView& view) const;
+  /// Fills `out` with bytes of a tensor of this file, from byte `first` of it on; they must lie within it.
+  /// Errors, param the path: kIo; kCorrupt where the file was cut short. Allocates nothing unless it fails.
+  Status read(const StoredTensor& tensor, int64_t first, std::span<std::byte> out) const;
+
+  /// Whether what was read so far is from the content that was checked: InputFile::check_unchanged.
+  Status check_unchanged() const { return file_.check_unchanged(); }
 
  private:
-  SafetensorsFile() = default;
+  explicit SafetensorsFile(InputFile file) : file_(std::move(file)) {}
 
-  std::string path_;
-  const std::byte* map_ = nullptr;
-  size_t map_bytes_ = 0;
-  std::map<std::string, TensorView, std::less<>> tensors_;
+  InputFile file_;
+  std::map<std::string, StoredTensor, std::less<>> tensors_;
 };
 
 }  // namespace krait

@@ -36,6 +36,7 @@ class HeaderHandler final : public nlohmann::json_sax<json> {
     switch (level_) {
       case Level::kNames:
         name_ = key;
+        if (static_cast<int64_t>(key.size()) > limits::kMaxTensorNameBytes) return fail("has too long a name");
         if (!names_.insert(key).second) return fail("occurs twice");
         if (static_cast<int64_t>(names_.size()) > limits::kMaxTensors) return fail("is one tensor too many");
         return true;
@@ -115,7 +116,8 @@ class HeaderHandler final : public nlohmann::json_sax<json> {
     return true;
   }
   bool fail(std::string_view what, Errc code = Errc::kCorrupt) {
-    error_ = Error{code, fmt::format("{}: tensor '{:.256}' {}", path_, name_, what), name_};
+    name_.resize(std::min(name_.size(), static_cast<size_t>(limits::kMaxTensorNameBytes)));
+    error_ = Error{code, fmt::format("{}: tensor '{}' {}", path_, name_, what), name_};
     return false;
   }
   bool unexpected(std::string_view what) {
@@ -154,7 +156,7 @@ Status check_layout(const std::vector<SafetensorsEntry>& entries, int64_t data_b
   int64_t at = 0;
   for (const SafetensorsEntry& entry : entries) {
     const auto bad = [&](std::string_view what) {
-      return Error{Errc::kCorrupt, fmt::format("{}: tensor '{:.256}' {}", path, entry.name, what), entry.name};
+      return Error{Errc::kCorrupt, fmt::format("{}: tensor '{}' {}", path, entry.name, what), entry.name};
     };
     if (entry.begin > entry.end || entry.end > data_bytes) {
       return bad(fmt::format("is at bytes {}..{} of {}", entry.begin, entry.end, data_bytes));
@@ -178,6 +180,9 @@ Status check_layout(const std::vector<SafetensorsEntry>& entries, int64_t data_b
 
 Result<std::vector<SafetensorsEntry>> parse_safetensors_header(std::string_view text, int64_t data_bytes,
                                                                std::string_view path) {
+  if (text.find('\0') != std::string_view::npos) {  // the library takes it for the end of the text
+    return Error{Errc::kCorrupt, fmt::format("{}: header has a NUL byte", path), std::string(path)};
+  }
   try {
     HeaderHandler handler(path);
     if (!json::sax_parse(text, &handler)) return handler.error();

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "common/base/result.h"
-#include "common/tensor/tensor_view.h"
+#include "common/tensor/stored_tensor.h"
 
 namespace krait {
 

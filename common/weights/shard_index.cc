@@ -42,7 +42,7 @@ class IndexHandler final : public nlohmann::json_sax<json> {
     return true;
   }
   bool key(string_t& key) override {
-    if (depth_ <= 2) key_ = key;
+    if (depth_ <= 2) key_ = key.substr(0, limits::kMaxTensorNameBytes);
     return true;
   }
   bool string(string_t& value) override {
@@ -90,6 +90,9 @@ class IndexHandler final : public nlohmann::json_sax<json> {
 }  // namespace
 
 Result<WeightMap> parse_shard_index(std::string_view text, std::string_view path) {
+  if (text.find('\0') != std::string_view::npos) {  // the library takes it for the end of the text
+    return Error{Errc::kCorrupt, fmt::format("{}: there is a NUL byte in it", path), std::string(path)};
+  }
   try {
     IndexHandler handler(path);
     if (!json::sax_parse(text, &handler)) return handler.error();

@@ -13,7 +13,7 @@
 namespace krait {
 namespace {
 
-constexpr int64_t kDropBytes = 8 * kMiB;  // read this much, then give the pages back
+constexpr int64_t kWindowBytes = 64 * kKiB;  // pieces below this are read together with what follows them
 
 bool is_float(DType dtype) {
   return dtype == DType::kF32 || dtype == DType::kBF16 || dtype == DType::kF16;
@@ -56,7 +56,7 @@ Shape at_least_one_axis(const Shape& shape) {
 
 }  // namespace
 
-Result<SliceReader> SliceReader::make(std::shared_ptr<const SafetensorsFile> file, const TensorView& whole,
+Result<SliceReader> SliceReader::make(std::shared_ptr<const SafetensorsFile> file, const StoredTensor& whole,
                                       const TensorSpec& spec, const Partition& partition, int rank) {
   if (!is_float(whole.dtype)) {
     return Error{Errc::kUnsupported,
@@ -93,29 +93,34 @@ Result<SliceReader> SliceReader::make(std::shared_ptr<const SafetensorsFile> fil
   return reader;
 }
 
-SliceReader::~SliceReader() {
-  if (file_) file_->drop_pages(whole_);
-}
-
-void SliceReader::drop_behind(int64_t whole_element) {
+/// Elements that lie together, from `whole_element` of the whole tensor on.
+Status SliceReader::read_piece(int64_t whole_element, std::span<float> out) {
+  if (out.empty()) return {};
   const int64_t element_bytes = dtype_bytes(whole_.dtype);
-  if (whole_element < dropped_to_) dropped_to_ = whole_element;  // read again from further up
-  if ((whole_element - dropped_to_) * element_bytes < kDropBytes) return;
-  file_->drop_pages({whole_.dtype, {whole_element - dropped_to_}, whole_.data + dropped_to_ * element_bytes});
-  dropped_to_ = whole_element;
+  const int64_t begin = whole_element * element_bytes;
+  const int64_t bytes = static_cast<int64_t>(out.size()) * element_bytes;
+  const auto window_bytes = static_cast<int64_t>(window_.size());
+  if (begin < window_begin_ || begin + bytes > window_begin_ + window_bytes) {
+    window_.resize(static_cast<size_t>(std::min(std::max(bytes, kWindowBytes), whole_.bytes() - begin)));
+    window_begin_ = begin;
+    if (const Status read = file_->read(whole_, begin, window_); !read.ok()) {
+      window_.clear();
+      return read;
+    }
+  }
+  convert(whole_.dtype, window_.data() + (begin - window_begin_), out);
+  return {};
 }
 
-void SliceReader::read_row(int64_t local_row, std::span<float> out) {
+Status SliceReader::read_row(int64_t local_row, std::span<float> out) {
   CHECK(local_row >= 0 && local_row < rows_);
   CHECK_EQ(static_cast<int64_t>(out.size()), row_elements_);
-  const int64_t element_bytes = dtype_bytes(whole_.dtype);
   if (cut_is_last_axis_) {
     const int64_t start = first_element_ + local_row * row_step_;
-    drop_behind(start);
     size_t filled = 0;
     for (const Range& part : parts_) {
       const auto count = static_cast<size_t>(part.size());
-      convert(whole_.dtype, whole_.data + (start + part.begin) * element_bytes, out.subspan(filled, count));
+      RETURN_IF_ERROR(read_piece(start + part.begin, out.subspan(filled, count)));
       filled += count;
     }
   } else {
@@ -129,19 +134,19 @@ void SliceReader::read_row(int64_t local_row, std::span<float> out) {
       }
       at -= part.size();
     }
-    const int64_t start = first_element_ + ((outer * cut_extent_ + at) * inner_rows_ + inner) * row_step_;
-    drop_behind(start);
-    convert(whole_.dtype, whole_.data + start * element_bytes, out);
+    RETURN_IF_ERROR(read_piece(first_element_ + ((outer * cut_extent_ + at) * inner_rows_ + inner) * row_step_, out));
   }
   nonfinite_ += count_nonfinite(out);
+  return {};
 }
 
-void SliceReader::read_all(std::span<float> out) {
+Status SliceReader::read_all(std::span<float> out) {
   CHECK_EQ(static_cast<int64_t>(out.size()), rows_ * row_elements_);
   const auto row_elements = static_cast<size_t>(row_elements_);
   for (int64_t row = 0; row < rows_; ++row) {
-    read_row(row, out.subspan(static_cast<size_t>(row) * row_elements, row_elements));
+    RETURN_IF_ERROR(read_row(row, out.subspan(static_cast<size_t>(row) * row_elements, row_elements)));
   }
+  return {};
 }
 
 }  // namespace krait

@@ -9,23 +9,18 @@
 #include "common/base/result.h"
 #include "common/model/partition.h"
 #include "common/model/tensor_spec.h"
-#include "common/tensor/tensor_view.h"
+#include "common/tensor/stored_tensor.h"
 #include "common/weights/safetensors.h"
 
 namespace krait {
 
-/// The rank's slice of one tensor. When the reader goes, the pages that it read are given back (drop_pages).
-/// A reader serves one thread; several readers may share a file.
+/// The rank's slice of one tensor. A reader serves one thread; several readers may share a file.
 class SliceReader final {
  public:
   /// `whole` is a tensor of `file` with the spec's stored shape and a float dtype (f32, bf16, f16); else kCorrupt or
   /// kUnsupported, param the tensor's name. `rank` is below partition.world.
-  static Result<SliceReader> make(std::shared_ptr<const SafetensorsFile> file, const TensorView& whole,
+  static Result<SliceReader> make(std::shared_ptr<const SafetensorsFile> file, const StoredTensor& whole,
                                   const TensorSpec& spec, const Partition& partition, int rank);
-
-  ~SliceReader();
-  SliceReader(SliceReader&&) noexcept = default;
-  SliceReader& operator=(SliceReader&&) = delete;
 
   /// The slice's own shape; an extent may be 0.
   const Shape& local_shape() const { return local_shape_; }
@@ -35,21 +30,21 @@ class SliceReader final {
   /// Elements of a row: the last axis.
   int64_t row_elements() const { return row_elements_; }
 
-  /// Row `local_row` of the slice, converted exactly; out.size() == row_elements(). Rows in ascending order read best:
-  /// pages behind them are given back on the way.
-  void read_row(int64_t local_row, std::span<float> out);
+  /// Row `local_row` of the slice, converted exactly; out.size() == row_elements(). Small rows read best in ascending
+  /// order: they are read ahead. Errors: SafetensorsFile::read.
+  Status read_row(int64_t local_row, std::span<float> out);
   /// The whole slice, row-major; out.size() == rows() * row_elements().
-  void read_all(std::span<float> out);
+  Status read_all(std::span<float> out);
 
   /// How many of the elements read so far are NaN or infinite: a caller counts and warns.
   int64_t nonfinite() const { return nonfinite_; }
 
  private:
   SliceReader() = default;
-  void drop_behind(int64_t whole_element);
+  Status read_piece(int64_t whole_element, std::span<float> out);
 
   std::shared_ptr<const SafetensorsFile> file_;
-  TensorView whole_;
+  StoredTensor whole_;
   Shape local_shape_;
   std::vector<Range> parts_;       // of the cut axis
   bool cut_is_last_axis_ = false;  // parts are columns of each row
@@ -58,9 +53,10 @@ class SliceReader final {
   int64_t inner_rows_ = 1;  // rows of the last axis for each index of the cut axis
   int64_t rows_ = 0;
   int64_t row_elements_ = 0;
-  int64_t first_element_ = 0;  // of the stored tensor, where the spec's view of it begins
-  int64_t row_step_ = 0;       // elements from row to row of the view
-  int64_t dropped_to_ = 0;     // elements of the whole tensor before which pages are given back
+  int64_t first_element_ = 0;      // of the stored tensor, where the spec's view of it begins
+  int64_t row_step_ = 0;           // elements from row to row of the view
+  std::vector<std::byte> window_;  // bytes of the stored tensor from window_begin_ on
+  int64_t window_begin_ = 0;
   int64_t nonfinite_ = 0;
 };
 

@@ -260,12 +260,14 @@ struct RowSample {
   slot @0 :Int32;
   done @1 :Bool;
   token @2 :TokenInfo;
+  failed @3 :Bool;
 }
 
 struct RowLogprobs {
   slot @0 :Int32;
   firstPosition @1 :UInt32;
   entries @2 :List(TokenInfo);
+  failed @3 :Bool;
 }
 
 struct StepTimings {

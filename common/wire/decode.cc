@@ -248,12 +248,14 @@ static void get(schema::RowSample::Reader from, RowSample& to) {
   to.done = from.getDone();
   get_token_or_none(from.getToken(), to.token);
   if (!to.done) token_id("token", to.token.token);
+  to.failed = from.getFailed();
 }
 
 static void get(schema::RowLogprobs::Reader from, RowLogprobs& to) {
   to.slot = slot_id("slot", from.getSlot());
   to.first_position = position("first_position", from.getFirstPosition());
   to.entries = structs<TokenInfo>("entries", from.getEntries(), limits::kMaxStepRows);
+  to.failed = from.getFailed();
 }
 
 static void get(schema::StepTimings::Reader from, StepTimings& to) {

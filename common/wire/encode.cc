@@ -253,12 +253,14 @@ static void put(schema::RowSample::Builder to, const RowSample& from) {
   to.setSlot(from.slot);
   to.setDone(from.done);
   put(to.initToken(), from.token);
+  to.setFailed(from.failed);
 }
 
 static void put(schema::RowLogprobs::Builder to, const RowLogprobs& from) {
   to.setSlot(from.slot);
   to.setFirstPosition(from.first_position);
   put_structs(to.initEntries(count(from.entries)), from.entries);
+  to.setFailed(from.failed);
 }
 
 static void put(schema::StepTimings::Builder to, const StepTimings& from) {

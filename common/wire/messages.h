@@ -263,6 +263,7 @@ struct RowSample final {
   int32_t slot = 0;   // sequence_slot of the run
   bool done = false;  // the sequence had stopped before: nothing was sampled, no state was written
   TokenInfo token;
+  bool failed = false;  // no logit was a finite number: nothing was sampled, and the sequence counts as stopped
   friend bool operator==(const RowSample&, const RowSample&) = default;
 };
 
@@ -270,6 +271,7 @@ struct RowLogprobs final {
   int32_t slot = 0;
   uint32_t first_position = 0;  // position of entries[0]'s token
   std::vector<TokenInfo> entries;
+  bool failed = false;  // a logprob is no finite number
   friend bool operator==(const RowLogprobs&, const RowLogprobs&) = default;
 };
 

@@ -233,6 +233,8 @@ Status read_merges(const Json& json, const Where& where, BpeTables& tables) {
   for (size_t i = 0; i < merges->size(); ++i) {
     ASSIGN_OR_RETURN(const auto pair, read_merge((*merges)[i], here.child(i)));
     const auto& [left, right] = pair;
+    // The one way for a merge to make what it merges: all others make longer tokens, so that merging comes to an end.
+    if (left.empty() || right.empty()) return corrupt(here.child(i), "joins a token with nothing");
     const int32_t left_id = id_of(left);
     const int32_t right_id = id_of(right);
     const std::string merged = left + right;

@@ -4,9 +4,12 @@
 #include <pcre2.h>
 
 #include <array>
+#include <ctime>
+#include <limits>
 #include <new>
 
 #include "common/base/limits.h"
+#include "common/base/units.h"
 
 namespace krait::tokenizer {
 namespace {
@@ -77,7 +80,24 @@ struct RegexScratch::Data final {
   pcre2_match_data* match = nullptr;
   pcre2_match_context* context = nullptr;
   pcre2_jit_stack* stack = nullptr;
+  uint32_t matches = 0;
+  int64_t end_ns = std::numeric_limits<int64_t>::max();  // of the thread's processor time
+
+  /// Each match may be quick and all of them together take hours: a pattern that looks ahead to the end of the text.
+  bool time_is_up() {
+    constexpr uint32_t kEvery = 16;  // asking the clock costs as much as a few matches
+    return ++matches % kEvery == 0 && processor_ns() > end_ns;
+  }
+  static int64_t processor_ns() {
+    timespec now{};
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return int64_t{now.tv_sec} * kSecond + now.tv_nsec;
+  }
 };
+
+void RegexScratch::begin_text(size_t bytes) {
+  data_->end_ns = Data::processor_ns() + limits::kRegexNs + static_cast<int64_t>(bytes) * limits::kRegexNsPerByte;
+}
 
 RegexScratch::RegexScratch() : data_(std::make_unique<Data>()) {
   data_->match = pcre2_match_data_create(1, nullptr);
@@ -137,6 +157,9 @@ Result<Regex> Regex::compile(std::string_view pattern, std::string_view where) {
 
 Result<Regex::Match> Regex::find(std::string_view text, size_t from, RegexScratch& scratch) const {
   RegexScratch::Data& data = *scratch.data_;
+  if (data.time_is_up()) {
+    return Error{Errc::kResourceExhausted, "the tokenizer's patterns take too long on this text", ""};
+  }
   int found = pcre2_match(code_->code, bytes_of(text), text.size(), from, PCRE2_NO_UTF_CHECK, data.match, data.context);
   if (found == PCRE2_ERROR_JIT_STACKLIMIT) {
     found = pcre2_match(code_->code, bytes_of(text), text.size(), from, PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT, data.match,

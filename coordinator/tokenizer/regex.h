@@ -18,6 +18,10 @@ class RegexScratch final {
   RegexScratch(const RegexScratch&) = delete;
   RegexScratch& operator=(const RegexScratch&) = delete;
 
+  /// From now on the matches are those of a text of so many bytes on this thread, and have its time (limits::kRegexNs
+  /// and more). Without it they may take any time.
+  void begin_text(size_t bytes);
+
  private:
   friend class Regex;
   struct Data;
@@ -42,7 +46,7 @@ class Regex final {
   Regex& operator=(Regex&&) noexcept;
 
   /// The first match in the valid UTF-8 `text` at or after byte `from`, which is between characters.
-  /// kResourceExhausted where it takes more than limits::kMaxRegexSteps.
+  /// kResourceExhausted where it takes more than limits::kMaxRegexSteps, or the text's time is up.
   Result<Match> find(std::string_view text, size_t from, RegexScratch& scratch) const;
 
  private:

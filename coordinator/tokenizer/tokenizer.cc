@@ -1,56 +1,18 @@
 #include "coordinator/tokenizer/tokenizer.h"
 
 #include <exception>
-#include <fstream>
 #include <new>
 
+#include "common/base/file.h"
+#include "common/base/json_text.h"
 #include "coordinator/tokenizer/tokenizer_parts.h"
 #include "coordinator/tokenizer/utf8.h"
 
 namespace krait::tokenizer {
 namespace {
 
+constexpr std::string_view kFileName = "tokenizer.json";
 constexpr size_t kKeepScratchBelowBytes = 1024 * 1024;  // longer texts leave buffers that are not worth keeping
-
-/// Whether brackets nest no deeper than the limit. Checked before parsing, which keeps one frame a level.
-bool depth_is_bounded(std::string_view json) {
-  int depth = 0;
-  bool in_string = false;
-  for (size_t i = 0; i < json.size(); ++i) {
-    const char c = json[i];
-    if (in_string) {
-      if (c == '\\') {
-        ++i;
-      } else if (c == '"') {
-        in_string = false;
-      }
-    } else if (c == '"') {
-      in_string = true;
-    } else if (c == '[' || c == '{') {
-      if (++depth > limits::kMaxJsonDepth) return false;
-    } else if (c == ']' || c == '}') {
-      --depth;
-    }
-  }
-  return true;
-}
-
-Result<std::string> read_file(const std::filesystem::path& path) {
-  std::error_code error;
-  const std::string name = path.string();
-  if (!std::filesystem::exists(path, error)) return Error{Errc::kNotFound, "no such file: " + name, name};
-  const uintmax_t bytes = std::filesystem::file_size(path, error);
-  if (error) return Error{Errc::kIo, fmt::format("{} cannot be read: {}", name, error.message()), name};
-  if (bytes > static_cast<uintmax_t>(limits::kMaxTokenizerBytes)) {
-    return Error{Errc::kTooLarge, fmt::format("{} is larger than {} bytes", name, limits::kMaxTokenizerBytes), name};
-  }
-  std::string text(bytes, '\0');
-  std::ifstream file(path, std::ios::binary);
-  if (!file.read(text.data(), static_cast<std::streamsize>(bytes))) {
-    return Error{Errc::kIo, name + " cannot be read", name};
-  }
-  return text;
-}
 
 /// Enters the added tokens into `parts`; the model, the normalizer and `parts.tokens` are there already.
 Status enter_added_tokens(const std::vector<AddedToken>& added, AddedTokenMatcher& raw, AddedTokenMatcher& normalized,
@@ -80,6 +42,18 @@ Status enter_added_tokens(const std::vector<AddedToken>& added, AddedTokenMatche
     (token.normalized ? normalized : raw).add(token, as_seen);
     // A token that is looked for in normalized text also decodes to its normalized form, as in the reference library.
     tokens[place] = std::move(as_seen);
+  }
+  return {};
+}
+
+/// Every id that a post-processor puts around a text has a token.
+Status check_what_is_added(const PostProcessor* post_processor, const std::vector<std::string>& tokens) {
+  std::vector<int32_t> ids;
+  if (post_processor != nullptr) post_processor->apply(ids);
+  for (const int32_t id : ids) {
+    const auto place = static_cast<size_t>(id);
+    if (place < tokens.size() && !tokens[place].empty()) continue;
+    return corrupt({"post_processor", 0}, fmt::format("adds the id {}, which no token has", id));
   }
   return {};
 }
@@ -119,8 +93,13 @@ Tokenizer::Tokenizer(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
 Tokenizer::~Tokenizer() = default;
 
 Result<std::shared_ptr<const Tokenizer>> Tokenizer::load(const std::filesystem::path& tokenizer_json) try {
-  ASSIGN_OR_RETURN(const std::string text, read_file(tokenizer_json));
-  return parse(text);
+  ASSIGN_OR_RETURN(const std::string text, read_text_file(tokenizer_json.native(), limits::kMaxTokenizerBytes));
+  auto parsed = parse(text);
+  if (parsed.ok()) return parsed;
+  // parse() knows the file by its usual name only.
+  std::string_view what = parsed.error().message;
+  if (what.starts_with(kFileName)) what.remove_prefix(kFileName.size());
+  return Error{parsed.error().code, fmt::format("{}{}", tokenizer_json.native(), what), parsed.error().param};
 } catch (const std::exception& problem) {
   return Error{Errc::kIo, fmt::format("{} cannot be read: {}", tokenizer_json.native(), problem.what()), ""};
 }
@@ -131,10 +110,7 @@ Result<std::shared_ptr<const Tokenizer>> Tokenizer::parse(std::string_view text)
     return Error{Errc::kTooLarge, fmt::format("tokenizer.json is larger than {} bytes", limits::kMaxTokenizerBytes),
                  ""};
   }
-  if (!depth_is_bounded(text)) return corrupt(top, "brackets nest too deeply");
-  const Json json = Json::parse(text, nullptr, false);
-  if (json.is_discarded()) return corrupt(top, "is not JSON");
-  if (!json.is_object()) return corrupt(top, "must be an object");
+  ASSIGN_OR_RETURN(const Json json, parse_json_object(text, kFileName, limits::kMaxTokenizerBytes));
 
   auto parts = std::make_unique<Parts>();
   if (const Json* normalizer = find_field(json, "normalizer")) {
@@ -155,6 +131,7 @@ Result<std::shared_ptr<const Tokenizer>> Tokenizer::parse(std::string_view text)
   ASSIGN_OR_RETURN(const std::vector<AddedToken> added, read_added_tokens(json));
   RETURN_IF_ERROR(enter_added_tokens(added, parts->raw_matcher, parts->normalized_matcher, *parts->model,
                                      parts->normalizer.get(), parts->tokens, parts->special, parts->added_ids));
+  RETURN_IF_ERROR(check_what_is_added(parts->post_processor.get(), parts->tokens));
   return std::shared_ptr<const Tokenizer>(new Tokenizer(std::move(parts)));
 } catch (const std::exception& problem) {
   // Memory that runs out, mostly; nothing that the file says can be left unnamed above.
@@ -168,6 +145,7 @@ Result<std::vector<int32_t>> Tokenizer::encode(std::string_view text, EncodeOpti
   if (!is_utf8(text)) return Error{Errc::kInvalidArgument, "the text is not valid UTF-8", ""};
   const Parts& parts = *parts_;
   std::unique_ptr<Scratch> scratch = parts.scratches.take();
+  scratch->regex.begin_text(text.size());
   std::vector<int32_t> ids;
   ids.reserve(text.size() / 4 + 8);
   std::vector<AddedTokenMatcher::Segment> outer;

@@ -22,16 +22,13 @@ void convert_row(const std::byte* from, DType dtype, int64_t width, float* to) {
 
 }  // namespace
 
-void embed_rows(Stream& stream, const EmbedRowsArgs& args) {
-  CHECK(args.dtype == DType::kF32 || args.dtype == DType::kBF16 || args.dtype == DType::kF16);
-  const int64_t row_bytes = args.width * dtype_bytes(args.dtype);
-  stream.parallel_for(static_cast<int64_t>(args.ids.size()), 1, [&](int64_t begin, int64_t end) {
-    for (int64_t row = begin; row < end; ++row) {
-      const int32_t id = args.ids[static_cast<size_t>(row)];
-      CHECK_GE(id, 0);
-      CHECK_LT(id, args.entries);
-      convert_row(args.table + id * row_bytes, args.dtype, args.width, args.out + row * args.out_stride);
-    }
+void widen_rows(Stream& stream, const std::byte* rows, DType dtype, int64_t count, int64_t width, float* out,
+                int64_t out_stride) {
+  CHECK(dtype == DType::kF32 || dtype == DType::kBF16 || dtype == DType::kF16);
+  const int64_t row_bytes = width * dtype_bytes(dtype);
+  stream.parallel_for(count, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row)
+      convert_row(rows + row * row_bytes, dtype, width, out + row * out_stride);
   });
 }
 

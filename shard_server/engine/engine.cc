@@ -1,6 +1,8 @@
 #include "shard_server/engine/engine.h"
 
 #include <algorithm>
+#include <cmath>
+#include <new>
 #include <utility>
 
 #include "common/base/limits.h"
@@ -27,19 +29,18 @@ BlockNeeds needs_of(const std::vector<std::unique_ptr<Block>>& blocks, const LmH
 
 }  // namespace
 
-Result<std::unique_ptr<Engine>> Engine::load(std::shared_ptr<const Checkpoint> checkpoint, const ModelPlan& plan,
-                                             const EngineOptions& options) {
-  RETURN_IF_ERROR(checkpoint->check(plan));
+Result<std::unique_ptr<Engine>> Engine::load(std::shared_ptr<const Checkpoint> checkpoint,
+                                             const EngineOptions& options) try {
+  RETURN_IF_ERROR(checkpoint->check_unchanged());  // before work that would be for nothing
   std::unique_ptr<Engine> engine(new Engine);
   engine->checkpoint_ = std::move(checkpoint);
-  engine->config_ = plan.config;
-  engine->fingerprint_ = engine->checkpoint_->fingerprint();
   engine->partition_ = options.partition;
   engine->dtype_ = options.dtype;
   engine->rank_ = options.rank;
   WeightLoader loader(*engine->checkpoint_, engine->partition_, options.rank, options.dtype, engine->weights_);
-  for (const BlockPlan& block_plan : plan.blocks) {
-    const BlockSource source{engine->config_, block_plan, *engine->checkpoint_, loader, engine->states_, engine->kv_};
+  for (const BlockPlan& block_plan : engine->checkpoint_->plan().blocks) {
+    const BlockSource source{engine->config(), block_plan, *engine->checkpoint_,
+                             loader,           engine->states_, engine->kv_};
     if (block_plan.kind == BlockKind::kLmHead) {
       ASSIGN_OR_RETURN(engine->head_, LmHead::make(source));
     } else {
@@ -48,16 +49,20 @@ Result<std::unique_ptr<Engine>> Engine::load(std::shared_ptr<const Checkpoint> c
     }
   }
   CHECK(engine->head_ != nullptr);
-  engine->nonfinite_weights_ = loader.nonfinite();
+  RETURN_IF_ERROR(loader.count_unread(engine->checkpoint_->plan()));
+  RETURN_IF_ERROR(engine->checkpoint_->check_unchanged());
+  engine->nonfinite_weights_ = loader.log_nonfinite();
   engine->stream_ = std::make_unique<kernels::Stream>(options.stream);
   RETURN_IF_ERROR(engine->allocate(options));
   return engine;
+} catch (const std::bad_alloc&) {
+  return Error{Errc::kResourceExhausted, "there is not enough memory to load the model", ""};
 }
 
 Status Engine::allocate(const EngineOptions& options) {
   const int64_t slot_bytes = std::max<int64_t>(states_.slot_bytes(), 1);
   // A hybrid's sequences need both: half the memory for slots, unless they need less, and the rest for pages.
-  const bool hybrid = !config_.shared.layers.empty();
+  const bool hybrid = !config().shared.layers.empty();
   const int64_t slot_memory = hybrid ? options.state_memory_bytes / 2 : options.state_memory_bytes;
   const int64_t by_memory = std::clamp<int64_t>(slot_memory / slot_bytes, 1, limits::kDefaultMaxSlots);
   const uint32_t slots = options.slots != 0 ? options.slots : static_cast<uint32_t>(by_memory);
@@ -76,7 +81,7 @@ Status Engine::allocate(const EngineOptions& options) {
 
   const BlockNeeds for_one = needs_of(blocks_, *head_, 1);
   const int64_t row_bytes =
-      config_.hidden_size * (for_one.side_rows ? 12 : 4) + for_one.scratch_bytes + for_one.gemm_workspace_bytes;
+      config().hidden_size * (for_one.side_rows ? 12 : 4) + for_one.scratch_bytes + for_one.gemm_workspace_bytes;
   max_rows_ = options.max_rows;
   if (max_rows_ == 0) {
     // Every slot may have a decode row, and prompts must move on beside them.
@@ -84,12 +89,12 @@ Status Engine::allocate(const EngineOptions& options) {
     max_rows_ = std::min(max_rows_, static_cast<uint32_t>(limits::kMaxStepRows));
   }
   const BlockNeeds needs = needs_of(blocks_, *head_, max_rows_);
-  ASSIGN_OR_RETURN(std::byte * h, buffers_.allocate(max_rows_ * config_.hidden_size * 4));
+  ASSIGN_OR_RETURN(std::byte * h, buffers_.allocate(max_rows_ * config().hidden_size * 4));
   h_ = reinterpret_cast<float*>(h);
   if (needs.side_rows) {
-    ASSIGN_OR_RETURN(std::byte * rows, buffers_.allocate(2 * max_rows_ * config_.hidden_size * 4));
+    ASSIGN_OR_RETURN(std::byte * rows, buffers_.allocate(2 * max_rows_ * config().hidden_size * 4));
     first_ = reinterpret_cast<float*>(rows);
-    side_ = first_ + max_rows_ * config_.hidden_size;
+    side_ = first_ + max_rows_ * config().hidden_size;
   }
   ASSIGN_OR_RETURN(std::byte * scratch, buffers_.allocate(needs.scratch_bytes));
   scratch_ = {scratch, static_cast<size_t>(needs.scratch_bytes)};
@@ -118,7 +123,7 @@ std::string Engine::numerics_id() const {
   }
   return fmt::format("cpu-{}-{}-{}-v{}-{}-{}", kernels::cpu_path_name(stream_->path()),
                      kernels::gemm_arithmetic(stream_->path(), dtype_), dtype_ == DType::kBF16 ? "bf16" : "f32",
-                     kNumericsVersion, partition, fingerprint_.substr(0, 12));
+                     kNumericsVersion, partition, checkpoint_->fingerprint().substr(0, 12));
 }
 
 bool Engine::writes_a_slot_twice(const wire::Step& step) const {
@@ -150,9 +155,9 @@ Status Engine::validate(const wire::Step& step) const {
       return refuse("run of a slot that does not exist");
     }
     for (const int32_t token : run.tokens) {
-      if (token < 0 || token >= config_.vocab_size) return refuse("token outside the vocabulary");
+      if (token < 0 || token >= config().vocab_size) return refuse("token outside the vocabulary");
     }
-    if (run.next_token < -1 || run.next_token >= config_.vocab_size) return refuse("token outside the vocabulary");
+    if (run.next_token < -1 || run.next_token >= config().vocab_size) return refuse("token outside the vocabulary");
     const bool admitted_now = std::any_of(step.admissions.begin(), step.admissions.end(),
                                           [&](const auto& admission) { return admission.slot == run.sequence_slot; });
     if (!admitted_now && !records_[static_cast<size_t>(run.sequence_slot)].admitted()) {
@@ -266,12 +271,16 @@ Result<wire::StepDone> Engine::step(const wire::Step& step, collectives::GroupCo
   // Ranks hold the same residual stream: the last row of each run stands for the rows before it, which its states
   // carry.
   for (const auto& run : runs_) {
-    const float* row = h_ + (run.row_begin + run.rows - 1) * config_.hidden_size;
-    digest.update(std::as_bytes(std::span(row, static_cast<size_t>(config_.hidden_size))));
+    const float* row = h_ + (run.row_begin + run.rows - 1) * config().hidden_size;
+    digest.update(std::as_bytes(std::span(row, static_cast<size_t>(config().hidden_size))));
   }
   const int64_t sample_ns = clock.now_ns();
   choose_logit_rows(step, done);
   RETURN_IF_ERROR(sampler_->run(context, logit_rows_, digest));
+  for (auto& scores : done.prompt_logprobs) {
+    scores.failed = !std::all_of(scores.entries.begin(), scores.entries.end(),
+                                 [](const wire::TokenInfo& entry) { return std::isfinite(entry.logprob); });
+  }
   done.digest = digest.value();
 
   const int64_t end_ns = clock.now_ns();

@@ -39,9 +39,9 @@ struct EngineOptions final {
 
 class Engine final {
  public:
-  /// Reads the rank's slices, allocates states and buffers. Errors: kCorrupt and kUnsupported (file, tensor named),
-  /// kResourceExhausted.
-  static Result<std::unique_ptr<Engine>> load(std::shared_ptr<const Checkpoint> checkpoint, const ModelPlan& plan,
+  /// Reads the rank's slices, allocates states and buffers. Errors: kCorrupt where a file of the checkpoint was written
+  /// to or cut short since it was opened (file named), kIo, kResourceExhausted.
+  static Result<std::unique_ptr<Engine>> load(std::shared_ptr<const Checkpoint> checkpoint,
                                               const EngineOptions& options);
 
   /// Rows of a step that the buffers hold.
@@ -56,7 +56,8 @@ class Engine final {
   std::string numerics_id() const;
 
   /// Runs one step together with the other ranks. Errors: kProtocol for a step that breaks the contract of messages.h
-  /// (nothing was changed), else those of the collectives (the engine is then unusable, as is the communicator).
+  /// (nothing was changed), else those of the collectives and of reading the embedding's file (the engine is then
+  /// unusable, as is the communicator).
   Result<wire::StepDone> step(const wire::Step& step, collectives::GroupCommunicators& communicators,
                               const Clock& clock);
 
@@ -64,7 +65,7 @@ class Engine final {
   void set_logit_tap(LogitTap tap) { sampler_->set_tap(std::move(tap)); }
   /// This rank's part of the state in `slot`.
   void export_state(int32_t slot, WholeState& whole) const;
-  const ModelConfig& config() const { return config_; }
+  const ModelConfig& config() const { return checkpoint_->config(); }
   const Partition& partition() const { return partition_; }
 
  private:
@@ -76,9 +77,7 @@ class Engine final {
   void choose_logit_rows(const wire::Step& step, wire::StepDone& done);
   Status allocate(const EngineOptions& options);
 
-  std::shared_ptr<const Checkpoint> checkpoint_;  // the embedding reads its mapping
-  ModelConfig config_;
-  std::string fingerprint_;
+  std::shared_ptr<const Checkpoint> checkpoint_;
   Partition partition_;
   DType dtype_ = DType::kF32;
   int rank_ = 0;

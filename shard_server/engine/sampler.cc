@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <limits>
 #include <utility>
 
@@ -90,6 +91,10 @@ Status Sampler::pass(const BlockContext& context, std::span<const LogitRow* cons
   }
   for (const LogitRow* row : rows) {
     if (row->sample == nullptr || row->sample->done) continue;
+    if (row->sample->failed) {
+      row->sequence->failed();
+      continue;
+    }
     row->sequence->sampled(row->sample->token.token);
     digest.update(std::as_bytes(std::span(&row->sample->token.token, 1)));
   }
@@ -128,7 +133,8 @@ Status Sampler::exchange_candidates(const BlockContext& context, std::span<const
       const Candidate& other = all_candidates_[static_cast<size_t>(rank) * rows.size() + i];
       if (kernels::comes_before(other, best)) best = other;
     }
-    rows[i]->sample->token.token = best.id;
+    rows[i]->sample->failed = !std::isfinite(best.value);
+    if (!rows[i]->sample->failed) rows[i]->sample->token.token = best.id;
   }
   return {};
 }
@@ -144,6 +150,8 @@ void Sampler::describe(kernels::CpuPath path, std::span<const float> logits, int
   const int64_t found = kernels::top_n(logits.data(), count, std::span(best).first(wanted));
   for (int64_t i = 0; i < found; ++i) {
     const int32_t id = best[static_cast<size_t>(i)].id;
+    // In order, so that behind the first that is no number there is none: a vocabulary may have rows of NaN.
+    if (!std::isfinite(logprob(id))) break;
     token.top.push_back({id, logprob(id)});
   }
 }
@@ -162,6 +170,8 @@ void Sampler::finish_whole_row(const BlockContext& context, const LogitRow& row,
   const bool wants_logprobs = sequence.params().logprobs >= 0;
   if (wants_logprobs) raw.assign(logits.begin(), logits.end());
   const auto limit = static_cast<size_t>(sampleable(sequence.params(), head_.vocab_size()));
+  row.sample->failed = !std::isfinite(kernels::argmax_row(path, logits.data(), static_cast<int64_t>(limit), 0).value);
+  if (row.sample->failed) return;
   row.sample->token.token = kernels::sample_row(path, logits.first(limit), sequence.sample_params(row.position),
                                                 sequence.seen(), scratch_[static_cast<size_t>(worker)]);
   if (wants_logprobs) describe(path, raw, sequence.params().logprobs, row.sample->token);

@@ -38,7 +38,8 @@ class Sampler final {
   static int64_t memory_bytes(const LmHead& head);
 
   /// Fills what the rows ask for, in passes of limits::kLogitRowsPerPass, and adds hidden rows and tokens to `digest`.
-  /// All ranks pass the same rows. Rows whose sequence is done are not sampled.
+  /// All ranks pass the same rows. Rows whose sequence is done are not sampled. Where no logit that may be sampled is a
+  /// finite number, the sample is marked as failed and its sequence is done: on every rank, since all see the same.
   Status run(const BlockContext& context, std::span<const LogitRow> rows, Digest& digest);
 
   void set_tap(LogitTap tap) { tap_ = std::move(tap); }

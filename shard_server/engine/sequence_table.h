@@ -23,6 +23,9 @@ class SequenceRecord final {
   /// `token` was sampled at `position`. A stop id sets the done flag: later rows write neither state nor token.
   void sampled(int32_t token);
 
+  /// There was nothing to sample from: the sequence counts as done.
+  void failed() { done_ = true; }
+
   bool admitted() const { return admitted_; }
   bool done() const { return done_; }
   int32_t last_token() const { return last_token_; }

@@ -48,6 +48,7 @@ struct SchedulerStats final {
   uint64_t generated_tokens = 0;  // tokens sent
   uint64_t rejected = 0;
   uint64_t cancelled = 0;
+  uint64_t non_finite = 0;  // sequences that ended because the model gave no numbers
 };
 
 class Scheduler final {

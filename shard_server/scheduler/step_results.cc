@@ -11,6 +11,8 @@ namespace {
 
 constexpr double kSpeedSmoothing = 0.1;
 constexpr double kUseSmoothing = 0.05;
+constexpr std::string_view kNoNumbers =
+    "the model produced NaN or infinite logits here: its weights hold such values, or its numbers overflow";
 
 /// Gathers what one step brings each coordinator into one message each.
 class Post final {
@@ -66,6 +68,7 @@ Status Scheduler::step_done(const wire::StepDone& done) {
 
   Post post(done.step);
   std::vector<std::pair<SequencePtr, wire::FinishReason>> ended;
+  std::vector<SequencePtr> failed;
   auto sample = done.samples.begin();
   auto scores = done.prompt_logprobs.begin();
   for (const auto& run : record.runs) {
@@ -74,6 +77,10 @@ Status Scheduler::step_done(const wire::StepDone& done) {
     const auto* run_scores = run.scores ? &*scores++ : nullptr;
     const auto& sequence = run.sequence;
     if (sequence->ended) continue;
+    if ((run_sample != nullptr && run_sample->failed) || (run_scores != nullptr && run_scores->failed)) {
+      failed.push_back(sequence);
+      continue;
+    }
     if (run_scores != nullptr && !run_scores->entries.empty()) {
       auto& chunk = post.chunk(*sequence);
       chunk.first_position = run_scores->first_position;
@@ -101,6 +108,9 @@ Status Scheduler::step_done(const wire::StepDone& done) {
     }
     end(sequence, reason);
   }
+  stats_.non_finite += failed.size();
+  for (const auto& sequence : failed)
+    end(sequence, wire::FinishReason::kError, Error{Errc::kInternal, std::string(kNoNumbers), ""});
   return {};
 }
 

@@ -123,7 +123,8 @@ void Leader::form() {
   form.bootstrap = fmt::format("{}-{:016x}", options_.group, epoch_);
   tell_all_ranks(form);
   tell_all_ranks(wire::Load{epoch_, options_.slots});
-  set_state(wire::GroupState::kLoading, "loading the model");
+  set_state(wire::GroupState::kLoading,
+            lost_by_.empty() ? "loading the model" : fmt::format("loading the model again, after: {}", lost_by_));
 }
 
 void Leader::on_ready(uint32_t rank, wire::Ready ready) {
@@ -162,6 +163,7 @@ void Leader::serve() {
   scheduler_ = std::make_unique<scheduler::Scheduler>(options, clock_);
   log_info("group {} serves: {} ranks, {} slots, {}", options_.group, options_.world, options.slots,
            options.numerics_id);
+  lost_by_.clear();
   set_state(wire::GroupState::kServing, "");
 }
 
@@ -247,7 +249,7 @@ void Leader::from_coordinator(const std::string& peer, wire::Message message) {
 void Leader::give_up(const std::string& why) {
   log_error("group {} is given up: {}", options_.group, why);
   ++stats_.groups_lost;
-  abort_ = why;
+  abort_ = lost_by_ = why;
   leaving_.reset();
   form_after_ns_ = clock_.now_ns() + limits::kReformDelayNs;
   end_group(why);

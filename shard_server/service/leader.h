@@ -110,6 +110,7 @@ class Leader final {
   wire::GroupState state_ = wire::GroupState::kWaiting;
   std::string detail_;
   bool draining_ = false;
+  std::string lost_by_;                 // why the group was given up last, until it serves again
   std::optional<std::string> leaving_;  // a rank will go: the group ends once what is open has ended
   int64_t form_after_ns_ = 0;           // a model that cannot be loaded is not tried in a tight loop
   uint64_t epoch_ = 0;

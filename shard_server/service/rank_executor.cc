@@ -9,9 +9,8 @@
 
 namespace krait::shard {
 
-RankExecutor::RankExecutor(RankOptions options, std::shared_ptr<const Checkpoint> checkpoint, ModelPlan plan,
-                           const Clock& clock)
-    : options_(std::move(options)), checkpoint_(std::move(checkpoint)), plan_(std::move(plan)), clock_(clock) {}
+RankExecutor::RankExecutor(RankOptions options, std::shared_ptr<const Checkpoint> checkpoint, const Clock& clock)
+    : options_(std::move(options)), checkpoint_(std::move(checkpoint)), clock_(clock) {}
 
 RankExecutor::~RankExecutor() = default;
 
@@ -46,7 +45,7 @@ std::optional<wire::Message> RankExecutor::run(const wire::Load& load) {
 Result<wire::Ready> RankExecutor::load_engine(const wire::Load& load) {
   EngineOptions options;
   options.rank = options_.rank;
-  ASSIGN_OR_RETURN(options.partition, make_partition(plan_.config, options_.world, form_->shares));
+  ASSIGN_OR_RETURN(options.partition, make_partition(checkpoint_->config(), options_.world, form_->shares));
   options.dtype = options_.dtype;
   options.slots = load.slots != 0 ? load.slots : options_.slots;
   options.state_memory_bytes = options_.state_memory_bytes;
@@ -58,7 +57,7 @@ Result<wire::Ready> RankExecutor::load_engine(const wire::Load& load) {
   }
   options.stream.path = *path;
   const int64_t start_ns = clock_.now_ns();
-  ASSIGN_OR_RETURN(engine_, Engine::load(checkpoint_, plan_, options));
+  ASSIGN_OR_RETURN(engine_, Engine::load(checkpoint_, options));
   if (options_.on_load) options_.on_load(*engine_);
 
   wire::Ready ready;
@@ -71,7 +70,6 @@ Result<wire::Ready> RankExecutor::load_engine(const wire::Load& load) {
   ready.weight_bytes = static_cast<uint64_t>(engine_->weight_bytes());
   ready.state_bytes = static_cast<uint64_t>(engine_->state_bytes());
   ready.non_finite = static_cast<uint64_t>(engine_->nonfinite_weights());
-  if (ready.non_finite > 0) log_warning("{} weights are NaN or infinite", ready.non_finite);
   log_info("rank {} of {} is loaded: {} MiB of weights, {} slots of {} KiB, steps of up to {} rows, {:.1f} s",
            options_.rank, options_.world, ready.weight_bytes / kMiB, ready.slots,
            ready.state_bytes / std::max<uint64_t>(1, ready.slots) / kKiB, ready.max_rows,
@@ -87,16 +85,16 @@ Status RankExecutor::form_communicators() {
   options.epoch = form_->epoch;
   options.rank = options_.rank;
   options.world = options_.world;
-  ASSIGN_OR_RETURN(const auto partition, make_partition(plan_.config, options_.world, form_->shares));
+  ASSIGN_OR_RETURN(const auto partition, make_partition(checkpoint_->config(), options_.world, form_->shares));
   options.order = partition.aligned ? collectives::ReduceOrder::kTree : collectives::ReduceOrder::kRankOrder;
   options.max_rows = limits::kLogitRowsPerPass;
-  options.max_width = plan_.config.hidden_size;
+  options.max_width = checkpoint_->config().hidden_size;
   options.may_spin = options_.may_spin;
   options.clock = &clock_;
   options.cancel = &leaving_;
   if (options_.hub_of != nullptr) options.hub = options_.hub_of(form_->bootstrap);
   std::optional<collectives::SubGroupRanks> sub;
-  if (const auto group = sub_group(plan_.config, partition, options_.rank))
+  if (const auto group = sub_group(checkpoint_->config(), partition, options_.rank))
     sub = {.first = group->first, .world = group->world, .index = group->index};
   ASSIGN_OR_RETURN(auto communicators, collectives::GroupCommunicators::form(options_.communicator, options, sub));
   const std::scoped_lock lock(mutex_);

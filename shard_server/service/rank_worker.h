@@ -14,7 +14,6 @@
 #include <thread>
 
 #include "common/base/clock.h"
-#include "common/model/model_plan.h"
 #include "common/weights/checkpoint.h"
 #include "common/wire/messages.h"
 #include "kernels/device/stream.h"
@@ -48,7 +47,7 @@ struct RankFigures final {
 /// One rank's commands as function calls. Everything but abort() belongs to one thread.
 class RankExecutor final {
  public:
-  RankExecutor(RankOptions options, std::shared_ptr<const Checkpoint> checkpoint, ModelPlan plan, const Clock& clock);
+  RankExecutor(RankOptions options, std::shared_ptr<const Checkpoint> checkpoint, const Clock& clock);
   ~RankExecutor();
 
   /// Runs one command; the answer, if it has one: Load -> Ready, Step -> StepDone, any -> Failed. Commands of another
@@ -74,7 +73,6 @@ class RankExecutor final {
 
   const RankOptions options_;
   const std::shared_ptr<const Checkpoint> checkpoint_;
-  const ModelPlan plan_;
   const Clock& clock_;
   std::optional<wire::Form> form_;
   std::unique_ptr<Engine> engine_;

@@ -67,8 +67,6 @@ Status ShardDaemon::open() {
   }
   RETURN_IF_ERROR(check_group_name(options_.group));
   ASSIGN_OR_RETURN(checkpoint_, Checkpoint::open(options_.model_dir));
-  ASSIGN_OR_RETURN(plan_, make_model_plan(checkpoint_->config()));
-  RETURN_IF_ERROR(checkpoint_->check(plan_));
   for (const auto& field : checkpoint_->config().unknown_fields) {
     log_info("config.json: nobody here knows the field '{}'", field);
   }
@@ -103,11 +101,11 @@ Status ShardDaemon::open() {
   const int64_t host_ranks = std::max(options_.host_ranks, options_.world);
   rank.may_spin = host_ranks * options_.threads + 1 <= allowed_cores();
   rank.slots = static_cast<uint32_t>(options_.slots);
-  ASSIGN_OR_RETURN(const int64_t weights, weight_bytes(plan_, rank));
+  ASSIGN_OR_RETURN(const int64_t weights, weight_bytes(checkpoint_->plan(), rank));
   const int64_t left = std::max<int64_t>(0, available_memory_bytes() / host_ranks - weights);
   rank.state_memory_bytes = static_cast<int64_t>(static_cast<double>(left) * kStateShare);
   rank.communicator = communicator;
-  worker_ = std::make_unique<RankWorker>(std::make_unique<RankExecutor>(rank, checkpoint_, plan_, clock_),
+  worker_ = std::make_unique<RankWorker>(std::make_unique<RankExecutor>(rank, checkpoint_, clock_),
                                          [this](wire::Message answer) {
                                            {
                                              const std::scoped_lock lock(mutex_);

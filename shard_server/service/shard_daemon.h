@@ -11,7 +11,6 @@
 #include "common/base/clock.h"
 #include "common/base/reminder.h"
 #include "common/metrics/registry.h"
-#include "common/model/model_plan.h"
 #include "common/transport/transport.h"
 #include "common/weights/checkpoint.h"
 #include "common/wire/messages.h"
@@ -78,7 +77,6 @@ class ShardDaemon final {
   const ShardOptions options_;
   const Clock& clock_;
   std::shared_ptr<const Checkpoint> checkpoint_;
-  ModelPlan plan_;
   std::string model_name_;
   wire::Join join_;
   uint64_t incarnation_ = 0;

@@ -81,6 +81,7 @@ void ShardMetrics::observe_leader(const Leader& leader) {
   add_to(registry_.counter(CounterId::kTokens, {"generated"}), seen.generated_tokens, now.generated_tokens);
   add_to(registry_.counter(CounterId::kQueueRejects, {"refused"}), seen.rejected, now.rejected);
   add_to(registry_.counter(CounterId::kCancels, {"cancelled"}), seen.cancelled, now.cancelled);
+  add_to(registry_.counter(CounterId::kNonFiniteLogits), seen.non_finite, now.non_finite);
 }
 
 }  // namespace krait::shard

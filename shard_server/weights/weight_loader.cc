@@ -14,16 +14,47 @@ const TensorSpec& tensor_of(const BlockPlan& block, std::string_view role) {
   return *spec;
 }
 
-Result<SliceReader> WeightLoader::open(const TensorSpec& spec) const {
+Result<SliceReader> WeightLoader::open(const TensorSpec& spec) {
   ASSIGN_OR_RETURN(auto reader, checkpoint_.slice(spec, partition_, rank_));
   if (!reader) return Error{Errc::kCorrupt, fmt::format("tensor {} is missing", spec.stored_name()), spec.name};
   return *std::move(reader);
 }
 
 void WeightLoader::count_nonfinite(const TensorSpec& spec, const SliceReader& reader) {
-  if (reader.nonfinite() == 0) return;
-  log_warning("tensor {}: {} values are NaN or infinite", spec.stored_name(), reader.nonfinite());
-  nonfinite_ += reader.nonfinite();
+  nonfinite_[spec.stored_name()] += reader.nonfinite();
+}
+
+Status WeightLoader::count_unread(const ModelPlan& plan) {
+  std::vector<float> row;
+  for (const BlockPlan& block : plan.blocks) {
+    for (const TensorSpec& spec : block.tensors) {
+      if (nonfinite_.contains(spec.stored_name()) || checkpoint_.find(spec.stored_name()) == nullptr) continue;
+      ASSIGN_OR_RETURN(auto reader, open(spec));
+      row.resize(static_cast<size_t>(reader.row_elements()));
+      // Each rank looks at its part of what all could see, so that ranks' counts add up.
+      const int64_t end = reader.rows() * (rank_ + 1) / partition_.world;
+      for (int64_t i = reader.rows() * rank_ / partition_.world; i < end; ++i)
+        RETURN_IF_ERROR(reader.read_row(i, row));
+      count_nonfinite(spec, reader);
+    }
+  }
+  return {};
+}
+
+int64_t WeightLoader::log_nonfinite() const {
+  constexpr int kNamed = 8;
+  int64_t count = 0;
+  int tensors = 0;
+  std::string names;
+  for (const auto& [name, values] : nonfinite_) {
+    if (values == 0) continue;
+    count += values;
+    if (++tensors <= kNamed) names += fmt::format("{}{} ({})", names.empty() ? "" : ", ", name, values);
+  }
+  if (count == 0) return 0;
+  log_warning("{} weights are NaN or infinite, in {} tensors: {}{}", count, tensors, names,
+              tensors > kNamed ? " and others" : "");
+  return count;
 }
 
 Result<float*> WeightLoader::floats(int64_t count) {
@@ -48,7 +79,7 @@ Result<kernels::PackedMatrix> WeightLoader::matrix(const TensorSpec& spec, int l
   ASSIGN_OR_RETURN(packed.data, arena_.allocate(kernels::packed_bytes(dtype_, packed.n, packed.k, leaves)));
   std::vector<float> row(static_cast<size_t>(packed.k));
   for (int64_t i = 0; i < rows; ++i) {
-    reader.read_row(wanted.first + i, row);
+    RETURN_IF_ERROR(reader.read_row(wanted.first + i, row));
     kernels::pack_row(packed, wanted.places.empty() ? i : wanted.places[static_cast<size_t>(i)], row.data());
   }
   count_nonfinite(spec, reader);
@@ -71,7 +102,7 @@ Result<float*> WeightLoader::vector(const TensorSpec& spec, int64_t padded, std:
 Result<std::vector<float>> WeightLoader::values(const TensorSpec& spec) {
   ASSIGN_OR_RETURN(auto reader, open(spec));
   std::vector<float> out(static_cast<size_t>(reader.rows() * reader.row_elements()));
-  reader.read_all(out);
+  RETURN_IF_ERROR(reader.read_all(out));
   count_nonfinite(spec, reader);
   return out;
 }

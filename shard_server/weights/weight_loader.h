@@ -49,11 +49,14 @@ class WeightLoader final {
 
   Result<float*> floats(int64_t count);
 
-  /// NaN or infinite values met so far.
-  int64_t nonfinite() const { return nonfinite_; }
+  /// Looks through this rank's share of the tensors that no block has read, because they stay in the file.
+  Status count_unread(const ModelPlan& plan);
+
+  /// Logs which tensors had NaN or infinite values, in one line, and returns how many there were of them.
+  int64_t log_nonfinite() const;
 
  private:
-  Result<SliceReader> open(const TensorSpec& spec) const;
+  Result<SliceReader> open(const TensorSpec& spec);
   void count_nonfinite(const TensorSpec& spec, const SliceReader& reader);
 
   const Checkpoint& checkpoint_;
@@ -62,7 +65,7 @@ class WeightLoader final {
   const DType dtype_;
   kernels::Arena& arena_;
   std::map<std::string, kernels::PackedMatrix> shared_;  // by what was asked for
-  int64_t nonfinite_ = 0;
+  std::map<std::string, int64_t> nonfinite_;             // of every stored tensor that was read
 };
 
 /// The tensor of that role. A plan without it is a fault of the architecture's file, so this CHECKs.

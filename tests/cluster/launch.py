@@ -52,6 +52,14 @@ def get_json(url, path, timeout=10):
         connection.close()
 
 
+def command_of(pid):
+    """The command line of a shard, to be started again as a child of this process."""
+    words = pathlib.Path(f"/proc/{pid}/cmdline").read_text(encoding="utf-8").split("\0")[:-1]
+    words[words.index("--watch-parent-pid") + 1] = str(os.getpid())
+    words[words.index("--metrics-port") + 1] = "0"
+    return words
+
+
 class Up:
     """A running deploy/up without a command. `with Up(...) as up:` stops it at the end."""
 

@@ -1,24 +1,15 @@
 """A process that comes back, as a service manager would bring it: the group forms again and gives the same bits."""
 
 import os
-import pathlib
 import signal
 import subprocess
 
 import pytest
 
-from launch import Up, get_json, wait_for
+from launch import Up, command_of, get_json, wait_for
 from rest import complete
 
 FIELDS = {"prompt": "Mr. Darcy", "max_tokens": 12, "temperature": 1, "seed": 3, "logprobs": 2}
-
-
-def _command_of(pid):
-    """The command line of a shard, to be started again as a child of this process."""
-    words = pathlib.Path(f"/proc/{pid}/cmdline").read_text(encoding="utf-8").split("\0")[:-1]
-    words[words.index("--watch-parent-pid") + 1] = str(os.getpid())
-    words[words.index("--metrics-port") + 1] = "0"
-    return words
 
 
 def _ready(up):
@@ -32,7 +23,7 @@ def test_a_rank_that_is_started_again(rank, pause):
         up.wait_ready()
         before = complete(up.url, **FIELDS)["choices"]
         pid = up.process_of("shard", rank)["pid"]
-        command = _command_of(pid)
+        command = command_of(pid)
         os.kill(pid, signal.SIGKILL)
         if pause:
             wait_for(lambda: not _ready(up), "the loss to be noticed")

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <cstdlib>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -13,9 +12,10 @@ namespace krait::test {
 namespace {
 
 template <class T>
-std::vector<T> copy_elements(const TensorView& view) {
-  std::vector<T> values(static_cast<size_t>(view.elements()));
-  if (!values.empty()) std::memcpy(values.data(), view.data, values.size() * sizeof(T));
+std::vector<T> elements(const SafetensorsFile& file, const StoredTensor& tensor) {
+  std::vector<T> values(static_cast<size_t>(tensor.elements()));
+  const Status read = file.read(tensor, 0, std::as_writable_bytes(std::span(values)));
+  if (!read.ok()) throw std::runtime_error(to_string(read.error()));
   return values;
 }
 
@@ -40,13 +40,13 @@ bool Reference::has(std::string_view name) const {
 }
 
 const Shape& Reference::shape(std::string_view name) const {
-  const TensorView* view = file_->find(name);
+  const StoredTensor* view = file_->find(name);
   if (view == nullptr) throw std::runtime_error(fmt::format("{} has no tensor {}", file_->path(), name));
   return view->shape;
 }
 
-const TensorView& Reference::get(std::string_view name, DType dtype) const {
-  const TensorView* view = file_->find(name);
+const StoredTensor& Reference::get(std::string_view name, DType dtype) const {
+  const StoredTensor* view = file_->find(name);
   if (view == nullptr || view->dtype != dtype) {
     throw std::runtime_error(fmt::format("{} has no {} tensor {}", file_->path(), dtype_name(dtype), name));
   }
@@ -54,11 +54,11 @@ const TensorView& Reference::get(std::string_view name, DType dtype) const {
 }
 
 std::vector<float> Reference::floats(std::string_view name) const {
-  return copy_elements<float>(get(name, DType::kF32));
+  return elements<float>(*file_, get(name, DType::kF32));
 }
 
 std::vector<int32_t> Reference::ints(std::string_view name) const {
-  return copy_elements<int32_t>(get(name, DType::kI32));
+  return elements<int32_t>(*file_, get(name, DType::kI32));
 }
 
 ScratchDir::ScratchDir() {

@@ -30,7 +30,7 @@ class Reference final {
   std::vector<int32_t> ints(std::string_view name) const;
 
  private:
-  const TensorView& get(std::string_view name, DType dtype) const;
+  const StoredTensor& get(std::string_view name, DType dtype) const;
 
   std::shared_ptr<const SafetensorsFile> file_;
 };

@@ -263,15 +263,17 @@ class Filler final {
     });
   }
   void fill(RowSample& value) {
-    auto& [slot_id, done, info] = value;
+    auto& [slot_id, done, info, failed] = value;
     slot(slot_id);
     any(done);
+    any(failed);
     fill(info);
     if (done && random_.below(2) == 0) info.token = -1;
   }
   void fill(RowLogprobs& value) {
-    auto& [slot_id, first_position, entries] = value;
+    auto& [slot_id, first_position, entries, failed] = value;
     slot(slot_id);
+    any(failed);
     position(first_position);
     structs(entries, limits::kMaxStepRows);
   }

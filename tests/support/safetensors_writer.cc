@@ -74,7 +74,7 @@ std::string safetensors_file(std::span<const TensorToWrite> tensors) {
 }
 
 std::vector<int64_t> stored_elements(const TensorSpec& spec) {
-  const int64_t count = TensorView{.shape = spec.shape}.elements();
+  const int64_t count = StoredTensor{.shape = spec.shape}.elements();
   const int64_t rows = spec.shape.empty() ? 1 : spec.shape[0];
   const int64_t row = rows == 0 ? 0 : count / rows;
   const int64_t step = spec.view.row_step != 0 ? spec.view.row_step : row;
@@ -95,7 +95,7 @@ std::vector<TensorToWrite> random_tensors(const ModelPlan& plan, uint64_t seed, 
       const auto [at, is_new] = index.emplace(spec.stored_name(), tensors.size());
       if (is_new) {
         tensors.push_back({spec.stored_name(), dtype, spec.stored_shape(), ""});
-        values.emplace_back(static_cast<size_t>(TensorView{.shape = spec.stored_shape()}.elements()));
+        values.emplace_back(static_cast<size_t>(StoredTensor{.shape = spec.stored_shape()}.elements()));
       }
       for (const int64_t element : stored_elements(spec))
         values[at->second].at(static_cast<size_t>(element)) = random_value(spec, random);

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "common/model/model_plan.h"
-#include "common/tensor/tensor_view.h"
+#include "common/tensor/stored_tensor.h"
 
 namespace krait::test {
 

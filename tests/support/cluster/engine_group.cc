@@ -41,8 +41,7 @@ void on_all_ranks(int world, const std::function<void(int rank)>& work) {
 
 EngineGroup::EngineGroup(const EngineGroupOptions& options) : slot_pages_(options.slot_pages) {
   auto checkpoint = value_or_throw(Checkpoint::open(options.model_dir));
-  const auto plan = value_or_throw(make_model_plan(checkpoint->config()));
-  const auto partition = value_or_throw(make_partition(plan.config, options.world, options.shares));
+  const auto partition = value_or_throw(make_partition(checkpoint->config(), options.world, options.shares));
   engines_.resize(static_cast<size_t>(options.world));
   communicators_.resize(static_cast<size_t>(options.world));
   const auto hub = collectives::make_loopback_hub();
@@ -57,7 +56,7 @@ EngineGroup::EngineGroup(const EngineGroupOptions& options) : slot_pages_(option
     engine.stream.threads = options.threads;
     engine.stream.path = options.path;
     engine.stream.may_spin = false;
-    engines_[static_cast<size_t>(rank)] = value_or_throw(shard::Engine::load(checkpoint, plan, engine));
+    engines_[static_cast<size_t>(rank)] = value_or_throw(shard::Engine::load(checkpoint, engine));
     collectives::Options communicator;
     communicator.name = "test";
     communicator.epoch = 1;
@@ -65,10 +64,10 @@ EngineGroup::EngineGroup(const EngineGroupOptions& options) : slot_pages_(option
     communicator.world = options.world;
     communicator.order = partition.aligned ? collectives::ReduceOrder::kTree : collectives::ReduceOrder::kRankOrder;
     communicator.max_rows = 8;
-    communicator.max_width = plan.config.hidden_size;
+    communicator.max_width = checkpoint->config().hidden_size;
     communicator.hub = hub;
     std::optional<collectives::SubGroupRanks> sub;
-    if (const auto found = sub_group(plan.config, partition, rank))
+    if (const auto found = sub_group(checkpoint->config(), partition, rank))
       sub = {.first = found->first, .world = found->world, .index = found->index};
     communicators_[static_cast<size_t>(rank)] = value_or_throw(
         collectives::GroupCommunicators::form(collectives::make_loopback_communicator, communicator, sub));

@@ -44,7 +44,6 @@ LoopbackCluster::LoopbackCluster(const LoopbackClusterOptions& options) : option
   static std::atomic<int> clusters = 0;
   name_ = fmt::format("loopback{}", ++clusters);
   checkpoint_ = value_or_throw(Checkpoint::open(options.model_dir));
-  plan_ = value_or_throw(make_model_plan(checkpoint_->config()));
   if (options.with_tokenizer) {
     tokenizer_ = value_or_throw(tokenizer::Tokenizer::load(options.model_dir + "/tokenizer.json"));
   }
@@ -82,8 +81,7 @@ void LoopbackCluster::start_rank(int rank) {
   rank_options.hub_of = hub_of;
   rank_options.on_load = [this, rank](shard::Engine& engine) { tap(engine, rank); };
   self.worker = std::make_unique<shard::RankWorker>(
-      std::make_unique<shard::RankExecutor>(rank_options, checkpoint_, plan_, clock_),
-      [this, rank](wire::Message answer) {
+      std::make_unique<shard::RankExecutor>(rank_options, checkpoint_, clock_), [this, rank](wire::Message answer) {
         const std::scoped_lock lock(mutex_);
         answers_.emplace_back(static_cast<size_t>(rank), std::move(answer));
       });
@@ -111,7 +109,7 @@ shard::LeaderOptions LoopbackCluster::leader_options(const wire::Join& self) {
   options.slots = options_.slots;
   options.max_queue = options_.max_queue;
   options.max_step_ms = options_.max_step_ms;
-  options.vocab_size = plan_.config.vocab_size;
+  options.vocab_size = checkpoint_->config().vocab_size;
   options.incarnation = ++incarnations_;
   options.new_epoch = [this] { return random_.next(); };
   return options;

@@ -111,7 +111,6 @@ class LoopbackCluster final {
   ManualClock clock_{1};
   SplitMix64 random_;
   std::shared_ptr<const Checkpoint> checkpoint_;
-  ModelPlan plan_;
   std::shared_ptr<const tokenizer::Tokenizer> tokenizer_;
   std::string name_;  // of the group: no other cluster of this process has it
   uint64_t incarnations_ = 0;

@@ -95,7 +95,8 @@ TEST(ModelConfig, EndIdsAreTheUnionOfBothFiles) {
 }
 
 TEST(ModelConfig, NonFiniteNumbersOfUnusedFieldsDoNoHarm) {
-  for (const char* value : {"Infinity", "-Infinity", "NaN", R"({"__float__": "Infinity"})"}) {
+  for (const char* value :
+       {"Infinity", "-Infinity", "NaN", R"({"__float__": "Infinity"})", "1e999", "-1e999", "\"Infinity\""}) {
     const ModelConfig config = parsed({{"time_step_max", value}, {"_name_or_path", "\"a \\\" Infinity\""}});
     EXPECT_EQ(config.layers, 24) << value;
   }
@@ -144,6 +145,11 @@ INSTANTIATE_TEST_SUITE_P(
                       Refusal{"hidden_size", ""}, Refusal{"hidden_size", "-768"}, Refusal{"hidden_size", "131073"},
                       Refusal{"hidden_size", "18446744073709551615"}, Refusal{"hidden_size", "Infinity"},
                       Refusal{"hidden_size", R"({"__float__": "Infinity"})"}, Refusal{"hidden_size", "[768]"},
+                      Refusal{"hidden_size", "1e999"}, Refusal{"hidden_size", "-Infinity"},
+                      Refusal{"hidden_size", "NaN"}, Refusal{"hidden_size", "\"Infinity\""},
+                      Refusal{"hidden_size", "\"nan\""}, Refusal{"hidden_size", std::string(400, '9')},
+                      Refusal{"hidden_size", "768.0"}, Refusal{"hidden_size", "18446744073709551616"},
+                      Refusal{"hidden_size", "-9223372036854775809"}, Refusal{"hidden_size", "{}"},
                       Refusal{"num_hidden_layers", ""}, Refusal{"num_hidden_layers", "0"},
                       Refusal{"num_hidden_layers", "1025"}, Refusal{"state_size", "0"}, Refusal{"state_size", "1025"},
                       Refusal{"conv_kernel", "1"}, Refusal{"conv_kernel", "0"}, Refusal{"conv_kernel", "9"},
@@ -154,20 +160,23 @@ INSTANTIATE_TEST_SUITE_P(
 
 INSTANTIATE_TEST_SUITE_P(
     Values, ModelConfigRefusal,
-    ::testing::Values(Refusal{"model_type", "", Errc::kUnsupported}, Refusal{"model_type", "7"},
-                      Refusal{"model_type", "\"llama\"", Errc::kUnsupported},
-                      Refusal{"hidden_act", "\"gelu\"", Errc::kUnsupported}, Refusal{"hidden_act", "1"},
-                      Refusal{"residual_in_fp32", "false", Errc::kUnsupported}, Refusal{"residual_in_fp32", "0"},
-                      Refusal{"rms_norm", "false", Errc::kUnsupported},
-                      Refusal{"ssm_cfg", R"({"layer": "Mamba2"})", Errc::kUnsupported},
-                      Refusal{"attn_layer_idx", "[3]", Errc::kUnsupported},
-                      Refusal{"quantization_config", R"({"bits": 4})", Errc::kUnsupported},
-                      Refusal{"layer_norm_epsilon", "NaN"}, Refusal{"layer_norm_epsilon", "-1e-5"},
-                      Refusal{"layer_norm_epsilon", "\"1e-5\""}, Refusal{"tie_word_embeddings", "\"yes\""},
-                      Refusal{"use_bias", "1"}, Refusal{"eos_token_id", "50280"}, Refusal{"eos_token_id", "-1"},
-                      Refusal{"eos_token_id", "[0, \"a\"]"}, Refusal{"eos_token_id", "0.5"},
-                      Refusal{"eos_token_id", "18446744073709551615"}, Refusal{"bos_token_id", "true"},
-                      Refusal{"torch_dtype", "16"}));
+    ::testing::Values(
+        Refusal{"model_type", "", Errc::kUnsupported}, Refusal{"model_type", "7"},
+        Refusal{"model_type", "\"llama\"", Errc::kUnsupported}, Refusal{"hidden_act", "\"gelu\"", Errc::kUnsupported},
+        Refusal{"hidden_act", "1"}, Refusal{"residual_in_fp32", "false", Errc::kUnsupported},
+        Refusal{"residual_in_fp32", "0"}, Refusal{"rms_norm", "false", Errc::kUnsupported},
+        Refusal{"ssm_cfg", R"({"layer": "Mamba2"})", Errc::kUnsupported},
+        Refusal{"attn_layer_idx", "[3]", Errc::kUnsupported},
+        Refusal{"quantization_config", R"({"bits": 4})", Errc::kUnsupported}, Refusal{"layer_norm_epsilon", "NaN"},
+        Refusal{"layer_norm_epsilon", "1e999"}, Refusal{"layer_norm_epsilon", "\"NaN\""},
+        Refusal{"layer_norm_epsilon", "-Infinity"}, Refusal{"layer_norm_epsilon", R"({"__float__": "NaN"})"},
+        Refusal{"layer_norm_epsilon", "2"}, Refusal{"eos_token_id", "Infinity"}, Refusal{"eos_token_id", "[1e999]"},
+        Refusal{"eos_token_id", "\"NaN\""}, Refusal{"eos_token_id", "[[0]]"}, Refusal{"bos_token_id", "[-1]"},
+        Refusal{"model_type", "Infinity"}, Refusal{"layer_norm_epsilon", "-1e-5"},
+        Refusal{"layer_norm_epsilon", "\"1e-5\""}, Refusal{"tie_word_embeddings", "\"yes\""}, Refusal{"use_bias", "1"},
+        Refusal{"eos_token_id", "50280"}, Refusal{"eos_token_id", "-1"}, Refusal{"eos_token_id", "[0, \"a\"]"},
+        Refusal{"eos_token_id", "0.5"}, Refusal{"eos_token_id", "18446744073709551615"},
+        Refusal{"bos_token_id", "true"}, Refusal{"torch_dtype", "16"}));
 
 void expect_not_json(const std::string& text) {
   const auto config = parse_model_config(text);
@@ -184,12 +193,26 @@ TEST(ModelConfig, BytesThatAreNoConfigAreRefused) {
   expect_not_json(sound + "x");
   expect_not_json(sound.substr(0, sound.size() - 1));
   expect_not_json("{\"model_type\": \"mamba\xff\"}");
-  expect_not_json(R"({"a": 1e999})");
+  expect_not_json(R"({"a": inf})");
+  expect_not_json(R"({"a": +Infinity})");
+  expect_not_json(sound + std::string("\0", 1));
+  expect_not_json(sound + std::string("\0x", 2));
   expect_not_json(R"({"a": NaNa})");
   expect_not_json(R"({"a": "unterminated \)");
   expect_not_json(R"({"hidden_size": 1, "hidden_size": 2})");
   expect_not_json(R"({"a": {"b": 1, "b": 1}})");
   expect_not_json(std::string(static_cast<size_t>(limits::kMaxConfigBytes) + 1, ' '));
+}
+
+TEST(ModelConfig, WhatIsQuotedIsShort) {
+  const std::string large(1'000'000, 'x');
+  for (const std::string& text :
+       {config_with({{"hidden_size", "\"" + large + "\""}}), config_with({{"model_type", "\"" + large + "\""}}),
+        config_with({{large, "1, \"" + large + "\": 2"}}), "{\"a\": \"" + large, "{\"a\": " + large}) {
+    const auto config = parse_model_config(text);
+    ASSERT_FALSE(config.ok());
+    EXPECT_LT(config.error().message.size(), 500u);
+  }
 }
 
 TEST(ModelConfig, DepthIsBounded) {
@@ -206,9 +229,13 @@ TEST(ModelConfig, ABadGenerationConfigIsNamed) {
   const auto config = parse_model_config(config_with({}), "{");
   ASSERT_FALSE(config.ok());
   EXPECT_EQ(config.error().param, "generation_config.json");
-  const auto ids = parse_model_config(config_with({}), R"({"eos_token_id": [50280]})");
-  ASSERT_FALSE(ids.ok());
-  EXPECT_NE(ids.error().message.find("generation_config.json"), std::string::npos);
+  for (const char* bad : {R"({"eos_token_id": [50280]})", R"({"eos_token_id": Infinity})", R"({"bos_token_id": "a"})",
+                          R"({"eos_token_id": -1})", R"({"eos_token_id": 1, "eos_token_id": 2})"}) {
+    const auto ids = parse_model_config(config_with({}), bad);
+    ASSERT_FALSE(ids.ok()) << bad;
+    EXPECT_NE(ids.error().message.find("generation_config.json"), std::string::npos) << ids.error().message;
+    EXPECT_NE(ids.error().message.find("os_token_id"), std::string::npos) << ids.error().message;
+  }
 }
 
 }  // namespace

@@ -122,7 +122,7 @@ TEST_P(EveryFamily, ViewsShareOutEveryElementOnce) {
     for (const TensorSpec& spec : block.tensors) {
       if (!spec.source.empty()) continue;  // another layer's, or the embeddings
       auto& counts = uses[spec.name];
-      counts.resize(static_cast<size_t>(TensorView{.shape = spec.stored_shape()}.elements()));
+      counts.resize(static_cast<size_t>(StoredTensor{.shape = spec.stored_shape()}.elements()));
       for (const int64_t element : test::stored_elements(spec))
         ++counts.at(static_cast<size_t>(element));
     }

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <filesystem>
 
 #include "common/base/rng.h"
 #include "common/weights/safetensors_header.h"
@@ -14,9 +15,9 @@ namespace {
 
 using test::safetensors_file;
 
-float float_at(const TensorView& view, int64_t index) {
+float float_at(const SafetensorsFile& file, const StoredTensor& tensor, int64_t index) {
   float value = 0;
-  std::memcpy(&value, view.data + index * 4, sizeof(value));
+  EXPECT_TRUE(file.read(tensor, index * 4, std::as_writable_bytes(std::span(&value, 1))).ok());
   return value;
 }
 
@@ -25,12 +26,12 @@ TEST(Safetensors, ReadsWhatAnotherImplementationWrote) {
   const auto file = SafetensorsFile::open(test::golden_path("models/mamba/model.safetensors"));
   ASSERT_TRUE(file.ok()) << to_string(file.error());
   EXPECT_EQ((*file)->tensors().size(), 42u);
-  const TensorView* view = (*file)->find("backbone.layers.2.mixer.x_proj.weight");
+  const StoredTensor* view = (*file)->find("backbone.layers.2.mixer.x_proj.weight");
   ASSERT_NE(view, nullptr);
   EXPECT_EQ(view->dtype, DType::kF32);
   EXPECT_EQ(view->shape, (Shape{36, 128}));
-  EXPECT_EQ(float_at(*view, 0), -0x1.8b06e40000000p-7f);
-  EXPECT_EQ(float_at(*view, 36 * 128 - 1), -0x1.73cb080000000p-3f);
+  EXPECT_EQ(float_at(**file, *view, 0), -0x1.8b06e40000000p-7f);
+  EXPECT_EQ(float_at(**file, *view, 36 * 128 - 1), -0x1.73cb080000000p-3f);
   EXPECT_EQ((*file)->find("no such tensor"), nullptr);
 }
 
@@ -44,11 +45,13 @@ TEST(Safetensors, ReadsWhatTheTestsWrite) {
   ASSERT_TRUE(file.ok()) << to_string(file.error());
   ASSERT_EQ((*file)->tensors().size(), tensors.size());
   for (const test::TensorToWrite& tensor : tensors) {
-    const TensorView* view = (*file)->find(tensor.name);
+    const StoredTensor* view = (*file)->find(tensor.name);
     ASSERT_NE(view, nullptr) << tensor.name;
     EXPECT_EQ(view->dtype, tensor.dtype);
     EXPECT_EQ(view->shape, tensor.shape);
-    EXPECT_EQ(std::string(reinterpret_cast<const char*>(view->data), static_cast<size_t>(view->bytes())), tensor.bytes);
+    std::string bytes(static_cast<size_t>(view->bytes()), '\0');
+    ASSERT_TRUE((*file)->read(*view, 0, std::as_writable_bytes(std::span(bytes))).ok());
+    EXPECT_EQ(bytes, tensor.bytes);
   }
 }
 
@@ -100,6 +103,8 @@ INSTANTIATE_TEST_SUITE_P(Lengths, BadSafetensors,
                          ::testing::Values(BadFile{"empty", "", ""}, BadFile{"seven bytes", "1234567", ""},
                                            BadFile{"no header", with_length(0, ""), ""},
                                            BadFile{"header longer than the file", with_length(3, "{}"), ""},
+                                           BadFile{"a NUL byte behind the JSON",
+                                                   with_length(4, std::string("{}\0 ", 4)), ""},
                                            BadFile{"length of all ones", with_length(~uint64_t{0}, "{}"), ""},
                                            BadFile{"length near overflow", with_length(~uint64_t{0} - 7, "{}"), ""}));
 
@@ -145,9 +150,27 @@ INSTANTIATE_TEST_SUITE_P(
         described("shape that overflows to the right size",
                   R"("dtype":"F32","shape":[4611686018427387908],"data_offsets":[0,16])"),
         described("overflow before a zero", R"("dtype":"F32","shape":[4294967296,4294967296,0],"data_offsets":[0,0])"),
+        described("offsets beyond 63 bits", R"("dtype":"F32","shape":[4],"data_offsets":[0,18446744073709551616])"),
+        described("offset of all ones", R"("dtype":"F32","shape":[4],"data_offsets":[18446744073709551600,0])"),
+        described("negative offset", R"("dtype":"F32","shape":[4],"data_offsets":[-16,0])"),
+        described("offset that is a fraction", R"("dtype":"F32","shape":[4],"data_offsets":[0.0,16])"),
+        described("offset with an exponent", R"("dtype":"F32","shape":[4],"data_offsets":[0,16e0])"),
+        described("offset that is a string", R"("dtype":"F32","shape":[4],"data_offsets":["0",16])"),
+        described("an empty tensor where there are bytes", R"("dtype":"F32","shape":[0],"data_offsets":[0,16])"),
         described("end before begin", R"("dtype":"F32","shape":[4],"data_offsets":[16,0])"),
         described("end outside the file", R"("dtype":"F32","shape":[5],"data_offsets":[0,20])"),
         described("a gap before", R"("dtype":"F32","shape":[3],"data_offsets":[4,16])"),
+        header("an empty tensor outside the data",
+               R"({"a":{"dtype":"F32","shape":[4],"data_offsets":[0,16]},)"
+               R"("t":{"dtype":"F32","shape":[0],"data_offsets":[20,20]}})",
+               "t"),
+        header("an empty tensor inside another",
+               R"({"a":{"dtype":"F32","shape":[4],"data_offsets":[0,16]},)"
+               R"("t":{"dtype":"F32","shape":[0],"data_offsets":[8,8]}})",
+               "t"),
+        header("a name of 300 bytes",
+               R"({")" + std::string(300, 'n') + R"(":{"dtype":"F32","shape":[4],"data_offsets":[0,16]}})",
+               std::string(256, 'n')),
         header("bytes after the last tensor", R"({"t":{"dtype":"F32","shape":[3],"data_offsets":[0,12]}})", ""),
         header("data without tensors", "{}", ""),
         header("overlap",
@@ -167,6 +190,16 @@ TEST(Safetensors, WhatIsNoFileIsRefused) {
   EXPECT_EQ(missing.error().param, "/no/such/file.safetensors");
   const test::ScratchDir folder;
   EXPECT_FALSE(SafetensorsFile::open(folder.path()).ok());
+}
+
+TEST(Safetensors, AHeaderOverTheLimitIsNotRead) {
+  const test::ScratchDir folder;
+  const std::string path = folder.write("f", with_length(uint64_t{100} << 20 | 1, "{"));
+  std::filesystem::resize_file(path, uint64_t{200} << 20);  // a hole: no disk is used
+  const auto file = SafetensorsFile::open(path);
+  ASSERT_FALSE(file.ok());
+  EXPECT_EQ(file.error().param, path);
+  EXPECT_NE(file.error().message.find("header of 104857601 bytes"), std::string::npos) << file.error().message;
 }
 
 TEST(Safetensors, RandomDamageNeverGivesATensorOutsideTheData) {
@@ -190,7 +223,7 @@ TEST(Safetensors, RandomDamageNeverGivesATensorOutsideTheData) {
     int64_t at = 0;
     for (const SafetensorsEntry& entry : *entries) {
       ASSERT_EQ(entry.begin, at);
-      ASSERT_EQ((TensorView{entry.dtype, entry.shape}.bytes()), entry.end - entry.begin);
+      ASSERT_EQ((StoredTensor{entry.dtype, entry.shape}.bytes()), entry.end - entry.begin);
       at = entry.end;
     }
     ASSERT_EQ(at, data_bytes);

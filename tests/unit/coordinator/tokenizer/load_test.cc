@@ -103,6 +103,56 @@ TEST(Load, WrongValuesAreRefusedByName) {
   }
 }
 
+TEST(Load, WhatStandsTwiceIsRefusedByName) {
+  const std::string good = small().dump();
+  const auto with = [&](const std::string& before, const std::string& more) {
+    std::string text = good;
+    return text.insert(text.find(before) + before.size(), more);
+  };
+  for (const auto& [text, name] : {std::pair{with("\"vocab\":{", "\"ab\":8,"), "'ab'"},
+                                   {with("\"model\":{", "\"type\":\"BPE\","), "'type'"},
+                                   {with("{", "\"model\":{},"), "'model'"}}) {
+    const Error error = error_of(text);
+    EXPECT_EQ(error.code, Errc::kCorrupt);
+    EXPECT_NE(error.message.find(name), std::string::npos) << error.message;
+  }
+  EXPECT_EQ(error_of(good + std::string("\0", 1)).code, Errc::kCorrupt);
+}
+
+TEST(Load, AMergeCannotMakeWhatItMerges) {
+  json file = small();
+  file["model"]["vocab"][""] = 8;
+  for (const json& merge : {json("a "), json(" a"), json::array({"a", ""}), json::array({"", ""})}) {
+    file["model"]["merges"][0] = merge;
+    const Error error = error_of(file.dump());
+    EXPECT_EQ(error.code, Errc::kCorrupt);
+    EXPECT_NE(error.message.find("merges[0]"), std::string::npos) << error.message;
+  }
+}
+
+TEST(Load, WhatIsAddedToATextMustBeATokenOfTheFile) {
+  expect_refused("/post_processor/special_tokens/<s>/ids", json::array({8}), Errc::kCorrupt, "the id 8");
+  expect_refused("/post_processor/special_tokens/<s>/ids", json::array({4'000'000}), Errc::kCorrupt, "the id 4000000");
+}
+
+TEST(Load, APatternThatTakesTooLongIsAnError) {
+  const auto with = [](const std::string& pattern) {
+    json file = small();
+    file["normalizer"] = nullptr;
+    file["pre_tokenizer"] = {
+        {"type", "Split"}, {"pattern", {{"Regex", pattern}}}, {"behavior", "Isolated"}, {"invert", false}};
+    return Tokenizer::parse(file.dump()).value();
+  };
+  // One match that takes for ever, and one of many that each look ahead to the end.
+  for (const auto& [pattern, bytes] : {std::pair{"(a+a+)+b", 60}, {"a(?=[ab]*c|[ab]*b)|b", 400'000}}) {
+    std::string text(static_cast<size_t>(bytes), 'a');
+    if (bytes > 100) text += 'b';
+    const auto ids = with(pattern)->encode(text, {});
+    ASSERT_FALSE(ids.ok()) << pattern;
+    EXPECT_EQ(ids.error().code, Errc::kResourceExhausted);
+  }
+}
+
 TEST(Load, DepthIsBounded) {
   EXPECT_EQ(error_of(std::string(10'000'000, '[')).code, Errc::kCorrupt);
   json nested = {{"type", "NFC"}};
@@ -120,6 +170,10 @@ TEST(Load, FilesThatCannotBeReadAreNamed) {
   const auto directory = Tokenizer::load(folder.path());
   ASSERT_FALSE(directory.ok());
   EXPECT_EQ(directory.error().code, Errc::kIo);
+  const std::string path = folder.write("other.json", R"({"model": {"type": "Mystery"}})");
+  const auto strange = Tokenizer::load(path);
+  ASSERT_FALSE(strange.ok());
+  EXPECT_TRUE(strange.error().message.starts_with(path + ": model")) << strange.error().message;
 }
 
 /// Whatever loads must also work, or answer with an error.

@@ -10,39 +10,37 @@
 namespace krait::kernels {
 namespace {
 
-class EmbedRows : public testing::TestWithParam<DType> {};
+class WidenRows : public testing::TestWithParam<DType> {};
 
-TEST_P(EmbedRows, ExactAtAnyAlignment) {
+TEST_P(WidenRows, ExactAtAnyAlignment) {
   const DType dtype = GetParam();
-  constexpr int64_t kEntries = 7, kWidth = 43, kStride = 50;
+  constexpr int64_t kRows = 7, kWidth = 43, kStride = 50;
   const int64_t element = dtype_bytes(dtype);
   SplitMix64 rng(4);
   std::vector<float> expected;
-  std::vector<std::byte> table(static_cast<size_t>(kEntries * kWidth * element + 1));
-  for (int64_t i = 0; i < kEntries * kWidth; ++i) {
+  std::vector<std::byte> rows(static_cast<size_t>(kRows * kWidth * element + 1));
+  for (int64_t i = 0; i < kRows * kWidth; ++i) {
     auto bits = static_cast<uint32_t>(rng.next());
     if (dtype == DType::kF32) bits &= 0xbf7fffffu;
     if (dtype != DType::kF32) bits &= dtype == DType::kBF16 ? 0xbf7fu : 0xbbffu;  // no infinities and NaNs
     expected.push_back(dtype == DType::kF32    ? std::bit_cast<float>(bits)
                        : dtype == DType::kBF16 ? bf16_to_f32(static_cast<uint16_t>(bits))
                                                : f16_to_f32(static_cast<uint16_t>(bits)));
-    std::memcpy(table.data() + 1 + i * element, &bits, static_cast<size_t>(element));
+    std::memcpy(rows.data() + 1 + i * element, &bits, static_cast<size_t>(element));
   }
-  const std::vector<int32_t> ids = {6, 0, 3, 3, 5};
   for (const int threads : {1, 3}) {
-    std::vector<float> out(ids.size() * kStride, -1.0f);
-    embed_rows(*make_stream(best_cpu_path(), threads),
-               {ids, table.data() + 1, dtype, kEntries, kWidth, out.data(), kStride});
-    for (size_t row = 0; row < ids.size(); ++row) {
-      const auto from = static_cast<size_t>(ids[row] * kWidth);
-      EXPECT_EQ(
-          different_bits(std::span(expected).subspan(from, kWidth), std::span(out).subspan(row * kStride, kWidth)), 0);
+    std::vector<float> out(kRows * kStride, -1.0f);
+    widen_rows(*make_stream(best_cpu_path(), threads), rows.data() + 1, dtype, kRows, kWidth, out.data(), kStride);
+    for (size_t row = 0; row < kRows; ++row) {
+      EXPECT_EQ(different_bits(std::span(expected).subspan(row * kWidth, kWidth),
+                               std::span(out).subspan(row * kStride, kWidth)),
+                0);
       EXPECT_EQ(out[row * kStride + kWidth], -1.0f);
     }
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Types, EmbedRows, testing::Values(DType::kF32, DType::kBF16, DType::kF16));
+INSTANTIATE_TEST_SUITE_P(Types, WidenRows, testing::Values(DType::kF32, DType::kBF16, DType::kF16));
 
 TEST(Rows, GatherPicksAndAddAdds) {
   SplitMix64 rng(5);

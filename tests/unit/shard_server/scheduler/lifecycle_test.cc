@@ -34,6 +34,33 @@ TEST_F(Lifecycle, AFullQueueIsAnAnswer) {
   EXPECT_EQ(at(8).accepted, 1) << "there is room again";
 }
 
+TEST_F(Lifecycle, ASequenceWithoutNumbersEndsAloneWithAnErrorAndGivesItsSlotBack) {
+  make(3);
+  submit(request(1, 4, 9));
+  submit(request(2, 4, 9));
+  auto scored = request(3, 4, 0);
+  scored.sampling.prompt_logprobs = true;
+  submit(scored);
+  plan_all();
+  auto done = engine->run(flying.front());
+  flying.pop_front();
+  ASSERT_EQ(done.samples.size(), 2u);
+  ASSERT_EQ(done.prompt_logprobs.size(), 1u);
+  done.samples[0].failed = true;
+  done.prompt_logprobs[0].failed = true;
+  ASSERT_TRUE(scheduler->step_done(done).ok());
+  take();
+  for (const uint64_t number : {1, 3}) {
+    expect_end(number, wire::FinishReason::kError);
+    EXPECT_NE(at(number).finished[0].error.message.find("NaN"), std::string::npos);
+    EXPECT_TRUE(at(number).tokens.empty() && at(number).scored.empty()) << "nothing of it reaches the client";
+  }
+  EXPECT_EQ(scheduler->stats().non_finite, 2u);
+  EXPECT_EQ(scheduler->free_slots(), 2u);
+  run_to_end();
+  expect_end(2, wire::FinishReason::kLength);
+}
+
 TEST_F(Lifecycle, RunningSequencesTakeNoPlaceInTheQueue) {
   make(2, 50, 1);
   submit(request(1, 4, 50));

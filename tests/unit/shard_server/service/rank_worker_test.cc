@@ -26,7 +26,6 @@ class Ranks : public testing::Test {
  protected:
   void start(int world) {
     auto checkpoint = Checkpoint::open(source_path("deploy/demo_model")).value();
-    const auto plan = make_model_plan(checkpoint->config()).value();
     for (int rank = 0; rank < world; ++rank) {
       shard::RankOptions options;
       options.rank = rank;
@@ -35,7 +34,7 @@ class Ranks : public testing::Test {
       options.communicator = collectives::make_loopback_communicator;
       options.hub_of = hub_of;
       workers.push_back(std::make_unique<shard::RankWorker>(
-          std::make_unique<shard::RankExecutor>(options, checkpoint, plan, clock), [this](wire::Message answer) {
+          std::make_unique<shard::RankExecutor>(options, checkpoint, clock), [this](wire::Message answer) {
             const std::scoped_lock lock(mutex);
             answers.push_back(std::move(answer));
           }));

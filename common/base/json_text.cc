@@ -1,8 +1,10 @@
-#include "common/model/json_text.h"
+#include "common/base/json_text.h"
 
 #include <fmt/format.h>
 
 #include <array>
+#include <cmath>
+#include <cstdlib>
 #include <set>
 #include <string>
 #include <vector>
@@ -18,6 +20,25 @@ Error corrupt(std::string_view file, std::string_view what) {
   return {Errc::kCorrupt, fmt::format("{}: {}", file, what), std::string(file)};
 }
 
+constexpr auto kWords = std::to_array<std::string_view>({"-Infinity", "Infinity", "NaN"});
+
+/// The word at `at` that stands for a number which is not finite, or for one that no double holds, and how long it is.
+struct Word final {
+  std::string_view word;  // empty: there is none
+  size_t length = 0;      // of it, or of the plain number that stands there
+};
+
+Word word_at(std::string_view text, size_t at) {
+  for (const std::string_view word : kWords) {
+    if (text.substr(at).starts_with(word)) return {word, word.size()};
+  }
+  if (text[at] != '-' && (text[at] < '0' || text[at] > '9')) return {};
+  const std::string number(text.substr(at, text.find_first_not_of("+-.0123456789eE", at) - at));
+  const double value = std::strtod(number.c_str(), nullptr);
+  if (!std::isinf(value)) return {{}, number.size()};
+  return {kWords[value < 0 ? 0 : 1], number.size()};
+}
+
 /// Copies the text with non-finite numbers respelled, and finds how deeply it nests. Strings are stepped over.
 struct Respelled final {
   std::string text;
@@ -25,7 +46,6 @@ struct Respelled final {
 };
 
 Respelled respell_nonfinite(std::string_view text) {
-  constexpr auto kWords = std::to_array<std::string_view>({"-Infinity", "Infinity", "NaN"});
   Respelled result;
   result.text.reserve(text.size());
   int depth = 0;
@@ -38,11 +58,14 @@ Respelled respell_nonfinite(std::string_view text) {
       if (c == '"') in_string = false;
       continue;
     }
-    const auto word = std::find_if(kWords.begin(), kWords.end(),
-                                   [&](std::string_view candidate) { return text.substr(i).starts_with(candidate); });
-    if (word != kWords.end()) {
-      result.text += fmt::format(R"({{"__float__":"{}"}})", *word);
-      i += word->size() - 1;
+    const Word word = word_at(text, i);
+    if (word.length > 0) {
+      if (word.word.empty()) {
+        result.text += text.substr(i, word.length);
+      } else {
+        result.text += fmt::format(R"({{"__float__":"{}"}})", word.word);
+      }
+      i += word.length - 1;
       continue;
     }
     if (c == '"') in_string = true;
@@ -74,10 +97,12 @@ class DuplicateKeys final {
 
 }  // namespace
 
-Result<json> parse_json_object(std::string_view text, std::string_view file) {
-  if (static_cast<int64_t>(text.size()) > limits::kMaxConfigBytes) {
-    return corrupt(file, fmt::format("{} bytes, more than {}", text.size(), limits::kMaxConfigBytes));
+Result<json> parse_json_object(std::string_view text, std::string_view file, int64_t max_bytes) {
+  if (static_cast<int64_t>(text.size()) > max_bytes) {
+    return corrupt(file, fmt::format("{} bytes, more than {}", text.size(), max_bytes));
   }
+  // The library takes this byte for the end of the text, whatever follows.
+  if (text.find('\0') != std::string_view::npos) return corrupt(file, "not JSON: there is a NUL byte in it");
   try {
     const Respelled respelled = respell_nonfinite(text);
     if (respelled.depth > limits::kMaxJsonDepth) {
@@ -87,10 +112,10 @@ Result<json> parse_json_object(std::string_view text, std::string_view file) {
     const auto callback = [&](int, json::parse_event_t event, json& parsed) { return duplicates(event, parsed); };
     json parsed = json::parse(respelled.text, callback);
     if (!parsed.is_object()) return corrupt(file, "not a JSON object");
-    if (!duplicates.found().empty()) return corrupt(file, fmt::format("key '{}' occurs twice", duplicates.found()));
+    if (!duplicates.found().empty()) return corrupt(file, fmt::format("key '{:.80}' occurs twice", duplicates.found()));
     return parsed;
   } catch (const std::exception& error) {
-    return corrupt(file, fmt::format("not JSON: {}", error.what()));
+    return corrupt(file, fmt::format("not JSON: {:.300}", error.what()));
   }
 }
 

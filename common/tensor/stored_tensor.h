@@ -1,7 +1,6 @@
-// A tensor in memory that somebody else owns.
+// A tensor as it lies in a file that somebody else reads: what it is and where it begins.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -11,10 +10,10 @@ namespace krait {
 
 using Shape = std::vector<int64_t>;
 
-struct TensorView final {
+struct StoredTensor final {
   DType dtype = DType::kF32;
-  Shape shape;                      // row-major
-  const std::byte* data = nullptr;  // may be unaligned (files)
+  Shape shape;         // row-major
+  int64_t offset = 0;  // of its first byte, from the beginning of the file; at any alignment
 
   int64_t elements() const {
     int64_t count = 1;

@@ -1,0 +1,81 @@
+// A step allocates for what it returns and nothing for what it computes: not by rows, layers or the file it reads.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <new>
+
+#include "shard_server/collectives/loopback.h"
+#include "shard_server/engine/engine.h"
+#include "tests/support/golden.h"
+#include "tests/support/safetensors_writer.h"
+
+namespace {
+thread_local int64_t allocations = 0;
+}  // namespace
+
+// Not inlined: the compiler would see malloc meet operator delete and warn.
+[[gnu::noinline]] void* operator new(size_t bytes) {
+  ++allocations;
+  if (void* memory = std::malloc(bytes > 0 ? bytes : 1)) return memory;
+  throw std::bad_alloc();
+}
+[[gnu::noinline]] void operator delete(void* memory) noexcept {
+  std::free(memory);
+}
+[[gnu::noinline]] void operator delete(void* memory, size_t) noexcept {
+  std::free(memory);
+}
+
+namespace krait::test {
+namespace {
+
+/// Allocations of the third step of its kind, when every buffer has its size: a prefill of so many rows, or a decode.
+int64_t allocations_of_a_step(int layers, DType dtype, size_t rows) {
+  const std::string config = fmt::format(
+      R"({{"model_type": "mamba", "hidden_size": 48, "num_hidden_layers": {}, "vocab_size": 100}})", layers);
+  const ScratchDir folder;
+  write_checkpoint(folder.path(), config, random_tensors(*make_model_plan(*parse_model_config(config)), 1, dtype));
+  const auto checkpoint = Checkpoint::open(folder.path()).value();
+  shard::EngineOptions options;
+  options.partition = make_partition(checkpoint->config(), 1).value();
+  options.slots = 2;
+  const auto engine = shard::Engine::load(checkpoint, options).value();
+  collectives::Options peers;
+  peers.max_rows = 8;
+  peers.max_width = checkpoint->config().hidden_size;
+  peers.hub = collectives::make_loopback_hub();
+  const auto communicators =
+      collectives::GroupCommunicators::form(collectives::make_loopback_communicator, peers, std::nullopt).value();
+  const SteadyClock clock;
+  int64_t last = 0;
+  for (uint64_t number = 1; number <= 4; ++number) {
+    wire::Step step;
+    step.step = number;
+    auto& run = step.runs.emplace_back();
+    run.position = static_cast<uint32_t>((number - 1) * rows);
+    run.in_slot = number == 1 ? -1 : 0;
+    run.sample = true;
+    if (number == 1) step.admissions.push_back({0, 1000, {}});
+    if (number == 1 || rows > 1) run.tokens.assign(rows, 7);
+    const int64_t before = allocations;
+    const auto done = engine->step(step, *communicators, clock);
+    last = allocations - before;
+    EXPECT_TRUE(done.ok());
+  }
+  return last;
+}
+
+TEST(StepAllocation, IsForTheAnswerAlone) {
+  const int64_t least = allocations_of_a_step(1, DType::kF32, 1);
+  EXPECT_GT(least, 0) << "the answer's list of samples: else the counter does not count";
+  EXPECT_LE(least, 4);
+  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+    for (const int layers : {1, 3}) {
+      for (const size_t rows : {size_t{1}, size_t{60}})
+        EXPECT_EQ(allocations_of_a_step(layers, dtype, rows), least) << layers << " layers, " << rows << " rows";
+    }
+  }
+}
+
+}  // namespace
+}  // namespace krait::test
