@@ -4,6 +4,9 @@
 #include <spdlog/spdlog.h>
 
 #include <memory>
+#include <utility>
+
+#include "common/base/log_capture.h"
 
 namespace krait {
 namespace {
@@ -32,7 +35,16 @@ spdlog::logger& logger() {
   return *instance;
 }
 
+std::function<void(LogLevel, std::string_view)>& capture() {
+  static std::function<void(LogLevel, std::string_view)> take;
+  return take;
+}
+
 }  // namespace
+
+void capture_log(std::function<void(LogLevel level, std::string_view message)> take) {
+  capture() = std::move(take);
+}
 
 void init_log(std::string_view name, LogLevel level) {
   logger().set_level(level_of(level));
@@ -40,6 +52,7 @@ void init_log(std::string_view name, LogLevel level) {
 }
 
 void log_line(LogLevel level, std::string_view message) {
+  if (capture()) return capture()(level, message);
   logger().log(level_of(level), message);
 }
 

@@ -7,11 +7,9 @@
 #include <mutex>
 #include <thread>
 #include <utility>
-#include <variant>
 
 #include "common/base/limits.h"
-#include "common/base/log.h"
-#include "common/wire/codec.h"
+#include "coordinator/requests/core_loop.h"
 #include "coordinator/requests/open_requests.h"
 
 namespace krait::requests {
@@ -33,12 +31,9 @@ class HoldingSink final : public GenerationSink {
 class ClusterClient::Loop final {
  public:
   Loop(CoreOptions options, std::unique_ptr<transport::Transport> transport, const Clock& clock, CoreObserver observer)
-      : addresses_(options.addresses),
-        name_(options.name),
-        on_bad_message_(observer.on_bad_message),
-        transport_(std::move(transport)),
+      : transport_(std::move(transport)),
         open_(options.max_open_sequences, options.max_open_tokens),
-        core_(std::move(options), clock, std::move(observer)) {}
+        core_(std::move(options), *transport_, clock, std::move(observer)) {}
 
   ~Loop() {
     stop_ = true;
@@ -47,10 +42,7 @@ class ClusterClient::Loop final {
   }
 
   Status connect() {
-    for (const auto& address : addresses_) {
-      ASSIGN_OR_RETURN(const auto endpoint, transport_->connect(address, name_));
-      endpoints_.push_back(endpoint);
-    }
+    RETURN_IF_ERROR(core_.connect());
     publish();
     thread_ = std::thread([this] { run(); });
     return {};
@@ -90,52 +82,22 @@ class ClusterClient::Loop final {
         work.swap(inbox_);
       }
       for (auto& item : work)
-        item(core_);
-      for (int taken = 0; taken < limits::kMessagesPerTick; ++taken) {
-        auto packet = transport_->receive();
-        if (!packet) break;
-        take(*packet);
-      }
-      core_.tick();
-      send_all();
+        item(core_.core());
+      core_.turn();
       publish();
     }
   }
 
-  void take(const transport::Packet& packet) {
-    for (size_t group = 0; group < endpoints_.size(); ++group) {
-      if (endpoints_[group] != packet.endpoint) continue;
-      auto message = wire::decode(packet.bytes);
-      if (message.ok()) {
-        core_.from_group(group, *std::move(message));
-      } else {
-        if (on_bad_message_) on_bad_message_();
-        log_warning("a message of group {} was dropped: {}", group, to_string(message.error()));
-      }
-    }
-  }
-
-  void send_all() {
-    for (auto& out : core_.take_outgoing()) {
-      const auto sent = transport_->send(endpoints_[out.group], "", wire::encode(out.message));
-      if (!sent.ok()) core_.send_failed(out.group, out.message);
-    }
-  }
-
   void publish() {
-    auto groups = core_.groups();
-    open_requests_ = core_.open_requests();
+    auto groups = core_.core().groups();
+    open_requests_ = core_.core().open_requests();
     const std::scoped_lock lock(mutex_);
     groups_ = std::move(groups);
   }
 
-  const std::vector<std::string> addresses_;
-  const std::string name_;
-  const std::function<void()> on_bad_message_;
   std::unique_ptr<transport::Transport> transport_;
-  std::vector<transport::EndpointId> endpoints_;
   OpenRequests open_;  // before whatever holds parts of it
-  RequestCore core_;
+  CoreLoop core_;
   std::atomic<bool> stop_ = false;
   std::atomic<uint32_t> open_requests_ = 0;
   std::atomic<RequestId> next_id_ = 1;

@@ -67,8 +67,10 @@ void RequestCore::submit(RequestId id, GenerationSpec spec, std::shared_ptr<Gene
     // The leader's own clock is the backstop, in case this coordinator cannot say Cancel any more.
     submit.deadline_ms = timeout_ms;
     submit.client = spec.client;
-    sequences_.emplace(number, Sequence{id, index, *group, static_cast<uint32_t>(sequence.tokens.size()), 0, 0, now_ns,
-                                        0, SequenceOutput(options_.tokenizer, sequence)});
+    const auto prompt_tokens = static_cast<uint32_t>(sequence.tokens.size());
+    const uint32_t to_score = sequence.sampling.prompt_logprobs ? prompt_tokens - 1 : 0;
+    sequences_.emplace(number, Sequence{id, index, *group, prompt_tokens, 0, to_score, 0, now_ns, 0,
+                                        SequenceOutput(options_.tokenizer, sequence)});
     submit.tokens = std::move(sequence.tokens);
     groups_[*group].open.insert(number);
     request.sequences.push_back(number);
@@ -199,7 +201,7 @@ void RequestCore::on(size_t group, wire::Finished finished) {
   switch (finished.reason) {
     case wire::FinishReason::kStop:
     case wire::FinishReason::kLength:
-      if (finished.generated != found->second.received) {
+      if (finished.generated != found->second.received || found->second.scored != found->second.to_score) {
         fail(id, Error{Errc::kInternal, "tokens were lost between the group and the coordinator", ""});
         return;
       }

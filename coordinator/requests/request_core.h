@@ -99,7 +99,8 @@ class RequestCore final {
     size_t group = 0;
     uint32_t prompt_tokens = 0;
     uint32_t received = 0;  // generated tokens
-    uint32_t scored = 0;    // prompt logprobs
+    uint32_t to_score = 0;  // prompt logprobs that are asked for
+    uint32_t scored = 0;    // and have come
     int64_t submitted_ns = 0;
     int64_t last_token_ns = 0;
     SequenceOutput output;

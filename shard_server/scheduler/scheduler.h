@@ -79,9 +79,6 @@ class Scheduler final {
   /// The next plan, or nothing when there is no work or enough plans are in flight. `epoch` is left to the caller.
   std::optional<wire::Step> plan();
 
-  /// Whether this plan was made and its result is not known yet.
-  bool is_in_flight(uint64_t step) const;
-
   /// The result of the oldest plan in flight, on which all ranks agree. Error kProtocol, and nothing is changed, where
   /// it is no answer to that plan.
   Status step_done(const wire::StepDone& done);

@@ -41,10 +41,6 @@ bool is_stop(const Sequence& sequence, int32_t token) {
 
 }  // namespace
 
-bool Scheduler::is_in_flight(uint64_t step) const {
-  return std::any_of(in_flight_.begin(), in_flight_.end(), [&](const InFlight& record) { return record.step == step; });
-}
-
 Status Scheduler::check(const InFlight& record, const wire::StepDone& done) const {
   const auto samples =
       std::count_if(record.runs.begin(), record.runs.end(), [](const auto& run) { return run.samples; });

@@ -7,6 +7,7 @@
 #include "common/base/check.h"
 #include "common/base/limits.h"
 #include "common/base/log.h"
+#include "common/base/units.h"
 #include "kernels/device/cpu_path.h"
 
 namespace krait::shard {
@@ -42,11 +43,11 @@ void Leader::from_rank(uint32_t rank, wire::Message message) {
   ranks_[rank].last_heard_ns = clock_.now_ns();
   if (auto* join = std::get_if<wire::Join>(&message)) {
     on_join(rank, std::move(*join));
-  } else if (auto* ready = std::get_if<wire::Ready>(&message)) {
+  } else if (auto* ready = std::get_if<wire::Ready>(&message); ready != nullptr && ranks_[rank].join) {
     on_ready(rank, std::move(*ready));
   } else if (auto* done = std::get_if<wire::StepDone>(&message)) {
     on_step_done(rank, std::move(*done));
-  } else if (std::holds_alternative<wire::Heartbeat>(message) && !ranks_[rank].join) {
+  } else if ((ready != nullptr || std::holds_alternative<wire::Heartbeat>(message)) && !ranks_[rank].join) {
     // It thinks that it is in a group, of this leader's earlier self: only a rank that has left says Join again.
     to_ranks_.push_back({rank, wire::Leave{0, "the leader does not know this rank"}});
   } else if (std::holds_alternative<wire::Drain>(message)) {
@@ -116,12 +117,12 @@ void Leader::form() {
   std::vector<std::string> paths;
   for (const Rank& rank : ranks_)
     paths.push_back(rank.join->path);
-  wire::Form form;
-  form.epoch = epoch_;
-  form.world = options_.world;
-  form.path = lowest_path(paths);
-  form.bootstrap = fmt::format("{}-{:016x}", options_.group, epoch_);
-  tell_all_ranks(form);
+  form_ = {};
+  form_.epoch = epoch_;
+  form_.world = options_.world;
+  form_.path = lowest_path(paths);
+  form_.bootstrap = fmt::format("{}-{:016x}", options_.group, epoch_);
+  tell_all_ranks(form_);
   tell_all_ranks(wire::Load{epoch_, options_.slots});
   set_state(wire::GroupState::kLoading,
             lost_by_.empty() ? "loading the model" : fmt::format("loading the model again, after: {}", lost_by_));
@@ -170,21 +171,25 @@ void Leader::serve() {
 void Leader::on_step_done(uint32_t rank, wire::StepDone done) {
   if (scheduler_ == nullptr || done.epoch != epoch_) return;
   done.rank = rank;
-  auto& dones = steps_[done.step];
-  const bool again = std::any_of(dones.begin(), dones.end(), [&](const auto& other) { return other.rank == rank; });
-  if (again || !scheduler_->is_in_flight(done.step)) {
-    give_up(fmt::format("rank {} answered step {}, which was not asked of it", rank, done.step));
+  // A rank answers in order: the first step that it has not answered is the one that is due.
+  const auto due = std::find_if(steps_.begin(), steps_.end(), [&](const auto& entry) {
+    const auto& dones = entry.second.dones;
+    return std::none_of(dones.begin(), dones.end(), [&](const auto& other) { return other.rank == rank; });
+  });
+  if (due == steps_.end() || due->first != done.step) {
+    give_up(fmt::format("rank {} answered step {}, which was not asked of it next", rank, done.step));
     return;
   }
-  dones.push_back(std::move(done));
+  due->second.dones.push_back(std::move(done));
   settle_steps();
 }
 
 void Leader::settle_steps() {
   // Steps end in order: every rank runs them so, and tokens leave only after all ranks agree.
-  while (!steps_.empty() && steps_.begin()->second.size() == ranks_.size()) {
-    auto dones = std::move(steps_.begin()->second);
+  while (!steps_.empty() && steps_.begin()->second.dones.size() == ranks_.size()) {
+    auto dones = std::move(steps_.begin()->second.dones);
     steps_.erase(steps_.begin());
+    if (!steps_.empty()) steps_.begin()->second.begun_ns = clock_.now_ns();
     std::sort(dones.begin(), dones.end(), [](const auto& a, const auto& b) { return a.rank < b.rank; });
     for (const auto& done : dones) {
       if (done.digest == dones[0].digest) continue;
@@ -204,8 +209,26 @@ void Leader::pump() {
   if (scheduler_ == nullptr) return;
   while (auto step = scheduler_->plan()) {
     step->epoch = epoch_;
+    steps_[step->step] = {step->deadline_ms, clock_.now_ns(), {}};
     tell_all_ranks(*std::move(step));
   }
+}
+
+void Leader::look_for_lost_messages() {
+  // A connection that is cut takes what is on its way with it, and comes back within one heartbeat's time: nobody falls
+  // silent. So what nothing else would follow is said again, and a step that nobody answers is not waited for.
+  if (state_ == wire::GroupState::kLoading) {
+    for (uint32_t rank = 1; rank < ranks_.size(); ++rank) {
+      if (ranks_[rank].ready) continue;
+      to_ranks_.push_back({rank, form_});
+      to_ranks_.push_back({rank, wire::Load{epoch_, options_.slots}});
+    }
+  }
+  if (steps_.empty() || ranks_.size() == 1) return;
+  // The ranks' own deadline comes first where it is one of them that another waits for.
+  const auto& [number, step] = *steps_.begin();
+  if (clock_.now_ns() - step.begun_ns > step.deadline_ms * kMs + limits::kPeerTimeoutNs)
+    give_up(fmt::format("step {} was not answered in time", number));
 }
 
 void Leader::say_hello(const std::string& peer, uint64_t incarnation) {
@@ -334,6 +357,7 @@ void Leader::tick() {
   }
   if (now_ns - last_heartbeat_ns_ < limits::kHeartbeatNs) return;
   last_heartbeat_ns_ = now_ns;
+  look_for_lost_messages();
   tell_all_ranks(wire::Heartbeat{options_.incarnation});
   tell_all_coordinators();
 }

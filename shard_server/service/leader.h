@@ -78,6 +78,11 @@ class Leader final {
     std::optional<wire::Ready> ready;
     int64_t last_heard_ns = 0;
   };
+  struct StepInFlight final {
+    int64_t deadline_ms = 0;
+    int64_t begun_ns = 0;  // when it was planned, or its predecessor was done
+    std::vector<wire::StepDone> dones;
+  };
   struct Coordinator final {
     uint64_t incarnation = 0;
     int64_t last_heard_ns = 0;
@@ -99,6 +104,7 @@ class Leader final {
   void drop_silent_ranks();
   void drop_silent_coordinators(int64_t now_ns);
   void settle_steps();
+  void look_for_lost_messages();
   void pump();
   std::string missing_ranks() const;
   void tell_all_ranks(const wire::Message& message);
@@ -115,9 +121,10 @@ class Leader final {
   int64_t form_after_ns_ = 0;           // a model that cannot be loaded is not tried in a tight loop
   uint64_t epoch_ = 0;
   std::vector<Rank> ranks_;
-  std::map<std::string, Coordinator> coordinators_;        // by peer name
-  std::unique_ptr<scheduler::Scheduler> scheduler_;        // while serving or draining
-  std::map<uint64_t, std::vector<wire::StepDone>> steps_;  // step -> what ranks said so far
+  std::map<std::string, Coordinator> coordinators_;  // by peer name
+  std::unique_ptr<scheduler::Scheduler> scheduler_;  // while serving or draining
+  wire::Form form_;                                  // of the epoch
+  std::map<uint64_t, StepInFlight> steps_;           // by number: planned, and not answered by every rank yet
   int64_t last_heartbeat_ns_ = 0;
   int64_t last_status_ns_ = 0;
   std::pair<uint32_t, uint32_t> told_load_;  // running and waiting, as coordinators know them

@@ -2,8 +2,6 @@
 
 #include <utility>
 
-#include "common/base/limits.h"
-
 namespace krait::shard {
 
 RankWorker::RankWorker(std::unique_ptr<RankExecutor> executor, std::function<void(wire::Message)> answer)
@@ -13,7 +11,7 @@ RankWorker::~RankWorker() {
   {
     const std::scoped_lock lock(mutex_);
     stop_ = true;
-    executor_->set_leaving(true);
+    executor_->stop();
   }
   wake_.notify_one();
   executor_->abort("this rank is shutting down");
@@ -23,12 +21,7 @@ RankWorker::~RankWorker() {
 bool RankWorker::post(wire::Message command) {
   {
     const std::scoped_lock lock(mutex_);
-    if (std::holds_alternative<wire::Leave>(command)) {
-      commands_.clear();
-      executor_->set_leaving(true);
-    }
-    if (commands_.size() >= static_cast<size_t>(limits::kMaxRankCommands)) return false;
-    commands_.push_back(std::move(command));
+    if (!executor_->post(std::move(command))) return false;
   }
   wake_.notify_one();
   return true;
@@ -36,22 +29,20 @@ bool RankWorker::post(wire::Message command) {
 
 bool RankWorker::idle() const {
   const std::scoped_lock lock(mutex_);
-  return commands_.empty() && !running_;
+  return executor_->idle() && !running_;
 }
 
 void RankWorker::run() {
   while (true) {
-    wire::Message command;
+    std::optional<wire::Message> command;
     {
       std::unique_lock lock(mutex_);
-      wake_.wait(lock, [this] { return stop_ || !commands_.empty(); });
+      wake_.wait(lock, [this] { return stop_ || !executor_->idle(); });
       if (stop_) return;
-      command = std::move(commands_.front());
-      commands_.pop_front();
+      command = executor_->take();
       running_ = true;
-      if (std::holds_alternative<wire::Leave>(command) && !stop_) executor_->set_leaving(false);
     }
-    if (auto answer = executor_->execute(command)) answer_(*std::move(answer));
+    if (auto answer = executor_->execute(*command)) answer_(*std::move(answer));
     const std::scoped_lock lock(mutex_);
     running_ = false;
   }

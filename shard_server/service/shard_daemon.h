@@ -9,14 +9,12 @@
 #include <vector>
 
 #include "common/base/clock.h"
-#include "common/base/reminder.h"
 #include "common/metrics/registry.h"
 #include "common/transport/transport.h"
 #include "common/weights/checkpoint.h"
 #include "common/wire/messages.h"
-#include "shard_server/service/leader.h"
-#include "shard_server/service/rank_places.h"
 #include "shard_server/service/rank_worker.h"
+#include "shard_server/service/shard_loop.h"
 #include "shard_server/service/shard_metrics.h"
 
 namespace krait::shard {
@@ -52,40 +50,20 @@ class ShardDaemon final {
   void set_metrics_port(uint32_t port) { join_.metrics_port = port; }
 
  private:
-  ShardDaemon(ShardOptions options, const Clock& clock) : options_(std::move(options)), clock_(clock), places_(clock) {}
+  ShardDaemon(ShardOptions options, const Clock& clock) : options_(std::move(options)), clock_(clock) {}
   Status open();
-  Status run_leader(const std::atomic<int>& stop_requests);
-  Status run_rank(const std::atomic<int>& stop_requests);
-  void take_for_leader(Leader& leader, const transport::Packet& packet);
-  void take_from_rank(Leader& leader, const RankPeer& peer, wire::Message message);
-  void send_to_rank(Leader& leader, uint32_t rank, const wire::Message& message);
-  void deliver_from_leader(Leader& leader);
+  LoopOptions loop_options() const;
   std::vector<wire::Message> take_answers();
-
-  /// What a rank that does not lead knows of its leader.
-  struct RankLink final {
-    bool formed = false;
-    bool left = false;  // a Leave has come
-    int64_t last_heard_ns = 0;
-    int64_t last_said_ns = 0;
-    Reminder reminder;
-  };
-  void say_to_leader(RankLink& link, const wire::Message& message);
-  Status take_for_rank(RankLink& link, const transport::Packet& packet);
-  void watch_leader(RankLink& link);
 
   const ShardOptions options_;
   const Clock& clock_;
   std::shared_ptr<const Checkpoint> checkpoint_;
   std::string model_name_;
   wire::Join join_;
-  uint64_t incarnation_ = 0;
   std::unique_ptr<metrics::Registry> registry_;
   std::unique_ptr<ShardMetrics> shard_metrics_;
-  RankPlaces places_;  // rank 0 only
   std::unique_ptr<transport::Transport> transport_;
-  transport::EndpointId ranks_endpoint_ = -1;         // rank 0: bound; others: connected to the leader
-  transport::EndpointId coordinators_endpoint_ = -1;  // rank 0 only
+  GroupEndpoints endpoints_;
   std::mutex mutex_;
   std::vector<wire::Message> answers_;  // of the worker, not yet looked at
   std::unique_ptr<RankWorker> worker_;  // last: its thread uses what is above

@@ -80,8 +80,9 @@ void LoopbackCluster::start_rank(int rank) {
   rank_options.communicator = collectives::make_loopback_communicator;
   rank_options.hub_of = hub_of;
   rank_options.on_load = [this, rank](shard::Engine& engine) { tap(engine, rank); };
+  auto model = std::make_unique<shard::EngineRank>(rank_options, checkpoint_, clock_);
   self.worker = std::make_unique<shard::RankWorker>(
-      std::make_unique<shard::RankExecutor>(rank_options, checkpoint_, clock_), [this, rank](wire::Message answer) {
+      std::make_unique<shard::RankExecutor>(self.join.rank, std::move(model)), [this, rank](wire::Message answer) {
         const std::scoped_lock lock(mutex_);
         answers_.emplace_back(static_cast<size_t>(rank), std::move(answer));
       });

@@ -17,6 +17,7 @@
 #include "common/base/clock.h"
 #include "common/base/rng.h"
 #include "coordinator/requests/request_core.h"
+#include "shard_server/service/engine_rank.h"
 #include "shard_server/service/leader.h"
 #include "shard_server/service/rank_worker.h"
 #include "tests/support/cluster/engine_group.h"

@@ -220,9 +220,7 @@ TEST_F(Plan, AnAnswerToAnotherPlanIsRefusedAndChangesNothing) {
   submit(request(1, 3, 5));
   EXPECT_FALSE(scheduler->step_done({.step = 1}).ok()) << "nothing was planned";
   plan_all();
-  EXPECT_TRUE(scheduler->is_in_flight(1));
-  EXPECT_TRUE(scheduler->is_in_flight(2));
-  EXPECT_FALSE(scheduler->is_in_flight(3));
+  EXPECT_EQ(scheduler->plans_in_flight(), 2u);
   EXPECT_FALSE(scheduler->step_done({.step = 2}).ok()) << "the first comes first";
   EXPECT_FALSE(scheduler->step_done({.step = 1}).ok()) << "its sample is missing";
   run_to_end();

@@ -7,6 +7,7 @@
 #include "common/base/clock.h"
 #include "common/base/limits.h"
 #include "shard_server/collectives/loopback.h"
+#include "shard_server/service/engine_rank.h"
 #include "shard_server/service/rank_worker.h"
 #include "tests/support/golden.h"
 
@@ -33,8 +34,10 @@ class Ranks : public testing::Test {
       options.slots = 2;
       options.communicator = collectives::make_loopback_communicator;
       options.hub_of = hub_of;
+      auto model = std::make_unique<shard::EngineRank>(options, checkpoint, clock);
       workers.push_back(std::make_unique<shard::RankWorker>(
-          std::make_unique<shard::RankExecutor>(options, checkpoint, clock), [this](wire::Message answer) {
+          std::make_unique<shard::RankExecutor>(static_cast<uint32_t>(rank), std::move(model)),
+          [this](wire::Message answer) {
             const std::scoped_lock lock(mutex);
             answers.push_back(std::move(answer));
           }));

@@ -1,0 +1,57 @@
+// A rank with an engine: the only place where engines and communicators are made.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "common/base/clock.h"
+#include "common/weights/checkpoint.h"
+#include "common/wire/messages.h"
+#include "shard_server/collectives/group_communicators.h"
+#include "shard_server/engine/engine.h"
+#include "shard_server/service/rank_model.h"
+
+namespace krait::shard {
+
+struct RankOptions final {
+  int rank = 0;
+  int world = 1;
+  DType dtype = DType::kF32;
+  int threads = 1;
+  bool may_spin = false;           // threads and collectives: not when cores are short
+  uint32_t slots = 0;              // 0: by memory
+  int64_t state_memory_bytes = 0;  // for slots == 0
+  collectives::CommunicatorFactory communicator = nullptr;
+  std::shared_ptr<collectives::LoopbackHub> (*hub_of)(const std::string& bootstrap) = nullptr;  // loopback only
+  std::function<void(Engine&)> on_load;                                                         // for tests: taps
+};
+
+class EngineRank final : public RankModel {
+ public:
+  EngineRank(RankOptions options, std::shared_ptr<const Checkpoint> checkpoint, const Clock& clock);
+  ~EngineRank() override;
+
+  Status form(const wire::Form& form, const std::atomic<bool>& leaving) override;
+  Result<wire::Ready> load(const wire::Load& load) override;
+  Result<wire::StepDone> step(const wire::Step& step) override;
+  void drop() override;
+  void abort(const std::string& reason) override;
+  RankFigures figures() const override;
+
+ private:
+  const RankOptions options_;
+  const std::shared_ptr<const Checkpoint> checkpoint_;
+  const Clock& clock_;
+  std::optional<wire::Form> form_;
+  std::unique_ptr<Engine> engine_;
+
+  mutable std::mutex mutex_;  // over what follows: abort() and figures() come from other threads
+  std::shared_ptr<collectives::GroupCommunicators> communicators_;
+  RankFigures figures_;
+};
+
+}  // namespace krait::shard
