@@ -75,6 +75,9 @@ class Api final {
   std::thread ticker_;
 };
 
+/// Whether an endpoint's path, as endpoints.def has it, is the one of a request.
+bool path_fits(std::string_view pattern, std::string_view path);
+
 /// Counts them; with strict_fields, the first is an error.
 Status take_unknown_fields(Api& api, const UnknownFields& unknown);
 /// Names them in a header, where there are any.
