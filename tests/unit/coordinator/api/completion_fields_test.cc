@@ -212,7 +212,8 @@ TEST(CompletionFields, FormsOfStop) {
     wide += "\U0001f600";
   EXPECT_EQ(stops("\"" + wide + "\"").size(), 1u) << "characters count, not bytes";
   EXPECT_EQ(refused(with("stop", "\"" + wide + "a\"")), "stop");
-  EXPECT_EQ(refused(with("stop", "[\"b\",\"" + std::string(limits::kMaxStopStringCharacters + 1, 'a') + "\"]")), "stop[1]");
+  EXPECT_EQ(refused(with("stop", "[\"b\",\"" + std::string(limits::kMaxStopStringCharacters + 1, 'a') + "\"]")),
+            "stop[1]");
 }
 
 TEST(CompletionFields, TooManyStopTokensAndBiases) {
