@@ -44,7 +44,9 @@ struct Settings::Parser final {
     for (const TomlEntry& entry : *entries) {
       const std::string option = "--" + entry.key;
       const auto names = [&](std::string_view word) { return word == option || word.starts_with(option + "="); };
-      if (message.starts_with(option + ":") && std::none_of(argv + 1, argv + argc, names)) return file_line(entry.line);
+      const size_t at = message.find(option);
+      const bool about = at != message.npos && message.find_first_of(": ", at) == at + option.size();
+      if (about && std::none_of(argv + 1, argv + argc, names)) return file_line(entry.line);
     }
     return "";
   }

@@ -93,6 +93,7 @@ Api::Api(ApiOptions options, requests::ClusterClient& cluster, metrics::Registry
       cluster_(cluster),
       registry_(registry),
       executor_(options_.threads, options_.max_waiting),
+      large_executor_(1, options_.max_waiting),
       ticker_([this] { tick(); }) {}
 
 Api::~Api() {
@@ -144,7 +145,8 @@ http::Handler Api::handler() {
     registry_.counter(metrics::CounterId::kHttpReceivedBytes).add(static_cast<double>(request.body.size()));
     const ResponderPtr keep = responder;
     const auto bytes = static_cast<int64_t>(request.body.size());
-    const bool taken = executor_.post(
+    Executor& executor = bytes > options_.large_body_bytes ? large_executor_ : executor_;
+    const bool taken = executor.post(
         [this, request = std::move(request), responder = std::move(responder)] { dispatch(request, responder); },
         bytes);
     if (!taken) respond_error(*this, *keep, Error{Errc::kOverloaded, "too many requests wait to be read", ""}, 1);

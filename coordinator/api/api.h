@@ -28,6 +28,7 @@ struct ApiOptions final {
   int64_t request_timeout_ms = 600'000;
   int64_t created_s = 0;  // of the model entry
   int threads = 2;
+  int64_t large_body_bytes = 64 * kKiB;                 // larger ones are read by a thread of their own
   size_t max_waiting = limits::kMaxApiWork;             // requests to be read and tokenized
   int64_t keep_alive_ns = limits::kKeepAliveCommentNs;  // a stream that is silent for this long gets a comment
 };
@@ -72,6 +73,7 @@ class Api final {
   std::vector<std::function<bool()>> every_tick_;
   bool stop_ = false;
   Executor executor_;
+  Executor large_executor_;  // however many long texts are tokenized, short requests do not wait for them
   std::thread ticker_;
 };
 

@@ -40,6 +40,11 @@ constexpr auto kOperations = std::to_array<Operation>({
 constexpr std::string_view kStreamText =
     "With stream: server-sent events. The data of each is a CompletionChunk, at worst an Error; the last is [DONE].";
 
+/// Of each event of a stream.
+ordered_json event_schema() {
+  return {{"type", "object"}, {"required", {"data"}}, {"properties", {{"data", {{"type", "string"}}}}}};
+}
+
 ordered_json reference(std::string_view kind, std::string_view name) {
   return {{"$ref", fmt::format("#/components/{}/{}", kind, name)}};
 }
@@ -102,7 +107,7 @@ ordered_json responses_of(const Operation& operation, bool with_keys) {
   good["headers"] =
       operation.fields.empty() ? headers({"x-request-id"}) : headers({"x-request-id", "x-krait-unknown-fields"});
   good["content"] = json_content(reference("schemas", operation.answer));
-  if (operation.streams()) good["content"]["text/event-stream"]["schema"] = {{"type", "string"}};
+  if (operation.streams()) good["content"]["text/event-stream"]["schema"] = event_schema();
   ordered_json responses = {{"200", good}};
   for (const Refusal& refusal : kRefusals) {
     if (!refusal.applies(operation) || (refusal.status == 401 && !with_keys)) continue;

@@ -18,6 +18,10 @@ bool is_method_char(char c) {
          kMarks.find(c) != std::string_view::npos;
 }
 
+bool is_hex_digit(char c) {
+  return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
+}
+
 std::string to_std(boost::beast::string_view text) {
   return {text.data(), text.size()};
 }
@@ -134,6 +138,10 @@ size_t RequestReader::feed_header(std::string_view bytes) {
 size_t RequestReader::feed_body(std::string_view bytes) {
   // No chunked body is shorter than "0 CR LF CR LF", and Beast asserts that it is never asked to go on with less.
   const bool enough = body_begun_ || !parser_->beast.chunked() || bytes.size() >= kLeastChunkedBytes;
+  if (!enough && !bytes.empty() && !is_hex_digit(bytes[0])) {
+    fail(400, Errc::kInvalidArgument, "The body does not begin with the size of a chunk.");
+    return 0;
+  }
   const size_t used = parser_->beast.is_done() || bytes.empty() || !enough ? 0 : put(bytes);
   body_begun_ = body_begun_ || used > 0;
   if (state_ == State::kFailed) return used;
