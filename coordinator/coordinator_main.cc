@@ -105,7 +105,7 @@ Result<api::ModelInfo> open_model(const Options& options, const Checkpoint& chec
   if (!options.tokenizer.empty() || entry_exists(file.native())) {
     ASSIGN_OR_RETURN(model.tokenizer, tokenizer::Tokenizer::load(file));
     if (model.tokenizer->vocab_size() > model.vocab_size) {
-      log_warning("{} has {} tokens, but the model only {}: is it the model's own?", file.string(),
+      log_warning("{} has {} tokens, but the model only {}: texts with others are refused", file.string(),
                   model.tokenizer->vocab_size(), model.vocab_size);
     }
   } else {

@@ -1,15 +1,58 @@
 #include "common/base/settings.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 
 #include "common/base/log.h"
+#include "common/base/toml_file.h"
 
 namespace krait {
+namespace {
+
+/// The library's reader of configuration files knows neither TOML's rules nor a line's number.
+class TomlConfig final : public CLI::Config {
+ public:
+  explicit TomlConfig(std::shared_ptr<std::vector<TomlEntry>> entries) : entries_(std::move(entries)) {}
+
+  std::string to_config(const CLI::App*, bool, bool, std::string) const override { return ""; }
+
+  std::vector<CLI::ConfigItem> from_config(std::istream& in) const override {
+    const auto entries = read_toml(in);
+    if (!entries.ok())
+      throw CLI::ConfigError(fmt::format("line {}: {}", entries.error().param, entries.error().message));
+    *entries_ = *entries;
+    std::vector<CLI::ConfigItem> items;
+    for (const TomlEntry& entry : *entries)
+      items.push_back({{}, entry.key, entry.values});
+    return items;
+  }
+
+ private:
+  const std::shared_ptr<std::vector<TomlEntry>> entries_;
+};
+
+}  // namespace
 
 struct Settings::Parser final {
   CLI::App app;
+  std::shared_ptr<std::vector<TomlEntry>> entries = std::make_shared<std::vector<TomlEntry>>();
+
+  /// The line of the file that sets what an error is about, if it is not the command line that does.
+  std::string place_of(std::string_view message, int argc, const char* const* argv) const {
+    for (const TomlEntry& entry : *entries) {
+      const std::string option = "--" + entry.key;
+      const auto names = [&](std::string_view word) { return word == option || word.starts_with(option + "="); };
+      const size_t at = message.find(option);
+      const bool about = at != message.npos && message.find_first_of(": ", at) == at + option.size();
+      if (about && std::none_of(argv + 1, argv + argc, names)) return file_line(entry.line);
+    }
+    return "";
+  }
+  std::string file_line(int64_t line) const {
+    return fmt::format("{} line {}: ", app.get_config_ptr()->as<std::string>(), line);
+  }
 };
 
 Settings::Settings(std::string_view program, std::string_view description, std::string_view version)
@@ -18,6 +61,7 @@ Settings::Settings(std::string_view program, std::string_view description, std::
   app.name(std::string(program));
   app.description(std::string(description));
   app.set_version_flag("--version", fmt::format("{} {}", program, version));
+  app.config_formatter(std::make_shared<TomlConfig>(parser_->entries));
   app.set_config("--config", "", "TOML file with these settings; the command line wins");
   app.allow_config_extras(CLI::config_extras_mode::error);
 }
@@ -73,13 +117,20 @@ Result<bool> Settings::parse(int argc, const char* const* argv) {
     parser_->app.exit(done);
     return false;
   } catch (const CLI::ConfigError& error) {
-    // The library calls every file an INI file that it "was not able to parse", whatever is wrong with it.
+    // The library calls every file an INI file that it "was not able to parse", when a key is not known.
     constexpr std::string_view kUnknown = "INI was not able to parse ";
-    std::string what = error.what();
-    if (what.starts_with(kUnknown)) what = fmt::format("--config: unknown: {}", what.substr(kUnknown.size()));
-    return Error{Errc::kInvalidArgument, std::move(what), "config"};
+    const std::string what = error.what();
+    const std::string key = what.starts_with(kUnknown) ? what.substr(kUnknown.size()) : "";
+    for (const TomlEntry& entry : *parser_->entries) {
+      if (entry.key != key) continue;
+      return Error{Errc::kInvalidArgument, fmt::format("{}'{}' is unknown", parser_->file_line(entry.line), key),
+                   "config"};
+    }
+    return Error{Errc::kInvalidArgument, fmt::format("{} {}", parser_->app.get_config_ptr()->as<std::string>(), what),
+                 "config"};
   } catch (const CLI::ParseError& error) {
-    return Error{Errc::kInvalidArgument, error.what(), ""};
+    const std::string what = error.what();
+    return Error{Errc::kInvalidArgument, parser_->place_of(what, argc, argv) + what, ""};
   } catch (const std::exception& error) {
     return Error{Errc::kInvalidArgument, error.what(), "config"};
   }

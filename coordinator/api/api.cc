@@ -4,6 +4,7 @@
 #include <array>
 #include <chrono>
 #include <iterator>
+#include <set>
 #include <utility>
 
 #include "common/base/units.h"
@@ -13,7 +14,7 @@
 
 namespace krait::api {
 
-#define ENDPOINT(method, path, handler, key) \
+#define ENDPOINT(method, path, handler, ...) \
   void handler(Api& api, const http::Request& request, const ResponderPtr& responder);
 #include "coordinator/api/endpoints.def"
 #undef ENDPOINT
@@ -28,15 +29,20 @@ struct Endpoint final {
 };
 
 constexpr auto kEndpoints = std::to_array<Endpoint>({
-#define ENDPOINT(method, path, handler, key) {method, path, handler, key},
+#define ENDPOINT(method, path, handler, key, ...) {method, path, handler, key},
 #include "coordinator/api/endpoints.def"
 #undef ENDPOINT
 });
 
-bool path_fits(std::string_view pattern, std::string_view path) {
-  if (!pattern.ends_with('*')) return pattern == path;
-  pattern.remove_suffix(1);
-  return path.size() > pattern.size() && path.starts_with(pattern);
+/// What a path (or "*": any path) takes, as the header Allow has it; empty when there is no such path.
+std::string allowed_methods(std::string_view path) {
+  std::set<std::string_view> methods;
+  for (const Endpoint& endpoint : kEndpoints) {
+    if (path != "*" && !path_fits(endpoint.path, path)) continue;
+    methods.insert({endpoint.method, "OPTIONS"});
+    if (endpoint.method == "GET") methods.insert("HEAD");
+  }
+  return fmt::format("{}", fmt::join(methods, ", "));
 }
 
 /// Takes the same time wherever the two differ.
@@ -49,6 +55,12 @@ bool equal_in_constant_time(std::string_view a, std::string_view b) {
 }
 
 }  // namespace
+
+bool path_fits(std::string_view pattern, std::string_view path) {
+  const size_t name = pattern.find('{');
+  if (name == pattern.npos) return pattern == path;
+  return path.size() > name && path.starts_with(pattern.substr(0, name));
+}
 
 Status take_unknown_fields(Api& api, const UnknownFields& unknown) {
   api.registry().counter(metrics::CounterId::kUnknownFields).add(static_cast<double>(unknown.count));
@@ -82,6 +94,7 @@ Api::Api(ApiOptions options, requests::ClusterClient& cluster, metrics::Registry
       cluster_(cluster),
       registry_(registry),
       executor_(options_.threads, options_.max_waiting),
+      large_executor_(1, options_.max_waiting),
       ticker_([this] { tick(); }) {}
 
 Api::~Api() {
@@ -124,7 +137,8 @@ http::Handler Api::handler() {
     const ResponderPtr keep = responder;
     const std::string client = client_key(request);
     const auto bytes = static_cast<int64_t>(request.body.size());
-    const bool taken = executor_.post(
+    Executor& executor = bytes > options_.large_body_bytes ? large_executor_ : executor_;
+    const bool taken = executor.post(
         client,
         [this, request = std::move(request), responder = std::move(responder)] { dispatch(request, responder); },
         bytes);
@@ -135,14 +149,9 @@ http::Handler Api::handler() {
 }
 
 void Api::dispatch(const http::Request& request, const ResponderPtr& responder) {
-  std::string allowed;
   for (const Endpoint& endpoint : kEndpoints) {
-    if (!path_fits(endpoint.path, request.path)) continue;
     const bool head = request.method == "HEAD" && endpoint.method == "GET";
-    if (request.method != endpoint.method && !head) {
-      allowed += (allowed.empty() ? "" : ", ") + std::string(endpoint.method);
-      continue;
-    }
+    if (!path_fits(endpoint.path, request.path) || (request.method != endpoint.method && !head)) continue;
     if (endpoint.needs_key && !options_.api_keys.empty() && !has_key(request)) {
       respond_error(*this, *responder,
                     Error{Errc::kUnauthorized, "a valid API key is needed: Authorization: Bearer KEY", ""});
@@ -151,9 +160,14 @@ void Api::dispatch(const http::Request& request, const ResponderPtr& responder) 
     endpoint.handler(*this, request, responder);
     return;
   }
+  const std::string allowed = allowed_methods(request.path);
   if (allowed.empty()) {
     respond_error(*this, *responder,
                   Error{Errc::kNotFound, fmt::format("there is no {}", shortened(request.path)), ""});
+    return;
+  }
+  if (request.method == "OPTIONS") {
+    responder->respond(204, {{"Allow", allowed}}, "");
     return;
   }
   const Error error{Errc::kMethodNotAllowed, fmt::format("{} takes {}", shortened(request.path), allowed), ""};

@@ -28,6 +28,7 @@ struct ApiOptions final {
   int64_t request_timeout_ms = 600'000;
   int64_t created_s = 0;  // of the model entry
   int threads = 2;
+  int64_t large_body_bytes = 64 * kKiB;      // larger ones are read by a thread of their own
   size_t max_waiting = limits::kMaxApiWork;  // requests to be read and tokenized
   int64_t max_answer_bytes = limits::kMaxWholeAnswerBytes;
   int64_t keep_alive_ns = limits::kKeepAliveCommentNs;  // a stream that is silent for this long gets a comment
@@ -71,8 +72,12 @@ class Api final {
   std::vector<std::function<bool()>> every_tick_;
   bool stop_ = false;
   Executor executor_;
+  Executor large_executor_;  // however many long texts are tokenized, short requests do not wait for them
   std::thread ticker_;
 };
+
+/// Whether an endpoint's path, as endpoints.def has it, is the one of a request.
+bool path_fits(std::string_view pattern, std::string_view path);
 
 /// Counts them; with strict_fields, the first is an error.
 Status take_unknown_fields(Api& api, const UnknownFields& unknown);

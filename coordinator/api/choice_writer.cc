@@ -7,15 +7,9 @@
 #include <utility>
 #include <vector>
 
+#include "coordinator/api/json_body.h"
+
 namespace krait::api {
-namespace {
-
-/// Characters (code points) of UTF-8 text, as clients count offsets.
-int64_t characters(std::string_view utf8) {
-  return std::count_if(utf8.begin(), utf8.end(), [](char byte) { return (byte & 0xC0) != 0x80; });
-}
-
-}  // namespace
 
 ChoiceWriter::ChoiceWriter(const CompletionRequest& request, const ModelInfo& model, size_t index)
     : request_(request), model_(model), index_(index) {

@@ -8,30 +8,15 @@
 #include "common/base/rng.h"
 #include "coordinator/api/fields.h"
 #include "coordinator/api/json_body.h"
+#include "coordinator/api/request_tables.h"
 
 namespace krait::api {
 namespace {
 
-using limits::kMaxChoices;
-using limits::kMaxGeneratedTokens;
-using limits::kMaxLogprobs;
-using limits::kMaxStopStrings;
-using limits::kMaxStopTokens;
-using limits::kMaxVocab;
 using nlohmann::json;
 
 /// Below this a temperature is taken as 0: its reciprocal would leave float32's useful range.
 constexpr double kLeastTemperature = 1e-4;
-
-constexpr auto kCompletionFields = std::to_array<FieldSpec>({
-#define USED(name, type, least, most, help) {#name, FieldUse::kUsed, FieldType::type, least, double(most), help},
-#define HARMLESS(name, help) {#name, FieldUse::kHarmless, FieldType::kObject, 0, 0, help},
-#define REFUSED(name, neutral) {#name, FieldUse::kRefused, FieldType::kObject, 0, 0, neutral},
-#include "coordinator/api/completion_fields.def"
-#undef USED
-#undef HARMLESS
-#undef REFUSED
-});
 
 Error wrong(std::string message, std::string param) {
   return Error{Errc::kInvalidArgument, std::move(message), std::move(param)};
@@ -53,11 +38,10 @@ class PromptReader final {
   PromptReader(const Fields& fields, const ModelInfo& model)
       : value_(fields.find("prompt")),
         model_(model),
-        add_special_(fields.boolean("add_special_tokens").value_or(true)),
-        keep_text_(fields.boolean("echo").value_or(false)) {}
+        add_special_(fields.boolean("add_special_tokens").value()),
+        keep_text_(fields.boolean("echo").value()) {}
 
   Result<std::vector<Prompt>> read() const {
-    if (value_ == nullptr) return wrong_prompt("'prompt' is missing");
     if (value_->is_array() && value_->empty()) return wrong_prompt("'prompt' is an empty array");
     std::vector<Prompt> prompts;
     if (!value_->is_array() || value_->front().is_number()) {
@@ -78,7 +62,9 @@ class PromptReader final {
     Prompt prompt;
     if (value.is_string()) {
       const auto& text = value.get_ref<const std::string&>();
-      ASSIGN_OR_RETURN(prompt.tokens, encode_prompt(model_, text, add_special_, name));
+      ASSIGN_OR_RETURN(prompt.tokens, encode_text(model_, text, add_special_, name));
+      if (prompt.tokens.empty()) return wrong_prompt(fmt::format("'{}' is empty", name), name);
+      RETURN_IF_ERROR(check_length(prompt.tokens.size(), name));
       if (keep_text_) prompt.text = text;
       return prompt;
     }
@@ -97,18 +83,16 @@ class PromptReader final {
 };
 
 void read_sampling(const Fields& fields, wire::SamplingParams& sampling) {
-  const auto number = [&](std::string_view name, double otherwise) {
-    return static_cast<float>(fields.number(name).value_or(otherwise));
-  };
-  sampling.temperature = number("temperature", 1);
+  const auto number = [&](std::string_view name) { return static_cast<float>(fields.number(name).value()); };
+  sampling.temperature = number("temperature");
   if (sampling.temperature < kLeastTemperature) sampling.temperature = 0;
-  sampling.top_p = number("top_p", 1);
-  sampling.min_p = number("min_p", 0);
-  sampling.top_k = static_cast<int32_t>(std::max<int64_t>(0, fields.integer("top_k").value_or(0)));
-  sampling.presence_penalty = number("presence_penalty", 0);
-  sampling.frequency_penalty = number("frequency_penalty", 0);
-  sampling.repetition_penalty = number("repetition_penalty", 1);
-  sampling.min_tokens = static_cast<uint32_t>(fields.integer("min_tokens").value_or(0));
+  sampling.top_p = number("top_p");
+  sampling.min_p = number("min_p");
+  sampling.top_k = static_cast<int32_t>(std::max<int64_t>(0, fields.integer("top_k").value()));
+  sampling.presence_penalty = number("presence_penalty");
+  sampling.frequency_penalty = number("frequency_penalty");
+  sampling.repetition_penalty = number("repetition_penalty");
+  sampling.min_tokens = static_cast<uint32_t>(fields.integer("min_tokens").value());
   sampling.seed = fields.seed("seed").value_or(random_u64());
   for (const auto& [token, bias] : fields.bias("logit_bias"))
     sampling.logit_bias.push_back({token, bias});
@@ -116,44 +100,28 @@ void read_sampling(const Fields& fields, wire::SamplingParams& sampling) {
 
 Status read_stops(const Fields& fields, const ModelInfo& model, requests::SequenceSpec& spec) {
   spec.stop_strings = fields.strings("stop");
-  for (size_t i = 0; i < spec.stop_strings.size(); ++i) {
-    const std::string name = fmt::format("stop[{}]", i);
-    if (spec.stop_strings[i].size() > static_cast<size_t>(limits::kMaxStopStringBytes)) {
-      return wrong(fmt::format("'{}' is longer than {} bytes", name, limits::kMaxStopStringBytes), name);
-    }
-  }
   std::erase(spec.stop_strings, "");
   if (!spec.stop_strings.empty() && model.tokenizer == nullptr) {
     return wrong("this model has no tokenizer: give 'stop_token_ids' in place of 'stop'", "stop");
   }
   std::set<int32_t> stops;
-  if (!fields.boolean("ignore_eos").value_or(false)) stops.insert(model.eos_ids.begin(), model.eos_ids.end());
+  if (!fields.boolean("ignore_eos").value()) stops.insert(model.eos_ids.begin(), model.eos_ids.end());
   for (const int32_t id : fields.token_ids("stop_token_ids"))
     stops.insert(id);
   spec.sampling.stop_ids.assign(stops.begin(), stops.end());
-  spec.include_stop = fields.boolean("include_stop_str_in_output").value_or(false);
-  spec.skip_special_tokens = fields.boolean("skip_special_tokens").value_or(true);
+  spec.include_stop = fields.boolean("include_stop_str_in_output").value();
+  spec.skip_special_tokens = fields.boolean("skip_special_tokens").value();
   return {};
 }
 
 Status read_stream_options(const Fields& fields, CompletionRequest& request) {
-  request.stream = fields.boolean("stream").value_or(false);
+  request.stream = fields.boolean("stream").value();
   const json* options = fields.find("stream_options");
   if (options == nullptr) return {};
   if (!request.stream) return wrong("'stream_options' needs 'stream': true", "stream_options");
-  for (const auto& [key, value] : options->items()) {
-    const std::string name = shortened("stream_options." + key);
-    if (key != "include_usage" && key != "include_obfuscation" && key != "continuous_usage_stats") {
-      request.unknown_fields.add(name);
-      continue;
-    }
-    if (value.is_null()) continue;
-    if (!value.is_boolean()) return wrong(fmt::format("'{}' must be true or false", name), name);
-    if (key == "include_usage") request.include_usage = value.get<bool>();
-    if (key == "continuous_usage_stats" && value.get<bool>()) {
-      return wrong(fmt::format("'{}' is not supported", name), name);
-    }
-  }
+  ASSIGN_OR_RETURN(const auto inner, Fields::check(*options, kStreamOptionFields, "stream_options."));
+  request.include_usage = inner.boolean("include_usage").value();
+  request.unknown_fields.add(inner.unknown());
   return {};
 }
 
@@ -194,7 +162,6 @@ Status check_together(const Fields& fields, const ModelInfo& model, const Comple
   if (fields.integer("best_of").value_or(request.n) != request.n) {
     return wrong("'best_of' is only supported with the value of 'n'", "best_of");
   }
-  if (sampling.top_p == 0) return wrong("'top_p' must be above 0", "top_p");
   if (sampling.min_tokens > max_tokens) return wrong("'min_tokens' must not be above 'max_tokens'", "min_tokens");
   if (max_tokens == 0 && !request.echo) {
     return wrong("'max_tokens' must be at least 1 unless 'echo' is true", "max_tokens");
@@ -219,19 +186,18 @@ Status check_model(const ModelInfo& model, const std::string& name) {
                fmt::format("the model '{}' does not exist; '{}' is served", shortened(name), model.name), "model"};
 }
 
-Result<std::vector<int32_t>> encode_prompt(const ModelInfo& model, std::string_view text, bool add_special_tokens,
-                                           const std::string& name) {
+Result<std::vector<int32_t>> encode_text(const ModelInfo& model, std::string_view text, bool add_special_tokens,
+                                         const std::string& name) {
   if (model.tokenizer == nullptr) {
     return wrong_prompt(fmt::format("'{}' must be token ids: this model has no tokenizer", name), name);
   }
   auto tokens = model.tokenizer->encode(text, {add_special_tokens, true});
   if (!tokens.ok()) return Error{tokens.error().code, tokens.error().message, name};
-  if (tokens->empty()) return wrong_prompt(fmt::format("'{}' is empty", name), name);
-  RETURN_IF_ERROR(check_length(tokens->size(), name));
   for (const int32_t id : *tokens) {
-    if (id >= model.vocab_size) {
-      return Error{Errc::kInternal, "the tokenizer has tokens that the model does not have", name};
-    }
+    if (id < model.vocab_size) continue;
+    return wrong_prompt(
+        fmt::format("'{}' has a text whose token is {}; the model's are 0 to {}", name, id, model.vocab_size - 1),
+        name);
   }
   return tokens;
 }
@@ -248,12 +214,12 @@ Result<CompletionRequest> read_completion_request(std::string_view body, const M
   RETURN_IF_ERROR(check_model(model, request.model));
   request.unknown_fields = fields.unknown();
   RETURN_IF_ERROR(read_stream_options(fields, request));
-  request.n = static_cast<uint32_t>(fields.integer("n").value_or(1));
+  request.n = static_cast<uint32_t>(fields.integer("n").value());
   request.has_seed = fields.has("seed");
-  request.echo = fields.boolean("echo").value_or(false);
-  request.return_token_ids = fields.boolean("return_token_ids").value_or(false);
+  request.echo = fields.boolean("echo").value();
+  request.return_token_ids = fields.boolean("return_token_ids").value();
   auto& shared = request.shared;
-  shared.max_tokens = static_cast<uint32_t>(fields.integer("max_tokens").value_or(16));
+  shared.max_tokens = static_cast<uint32_t>(fields.integer("max_tokens").value());
   read_sampling(fields, shared.sampling);
   if (model.tokenizer != nullptr && model.tokenizer->vocab_size() < model.vocab_size) {
     shared.sampling.vocab_limit = static_cast<uint32_t>(model.tokenizer->vocab_size());

@@ -49,9 +49,10 @@ struct CompletionRequest final {
 /// kInvalidArgument (param the field), kNotFound (model), and what the tokenizer refuses.
 Result<CompletionRequest> read_completion_request(std::string_view body, const ModelInfo& model);
 
-/// Token ids of a text prompt as completions tokenize it. Errors: kInvalidArgument, param `name`.
-Result<std::vector<int32_t>> encode_prompt(const ModelInfo& model, std::string_view text, bool add_special_tokens,
-                                           const std::string& name);
+/// Token ids of a client's text, all of them the model's: a tokenizer may have more than the model has. Errors:
+/// kInvalidArgument, param `name`.
+Result<std::vector<int32_t>> encode_text(const ModelInfo& model, std::string_view text, bool add_special_tokens,
+                                         const std::string& name);
 
 /// How a token is written in logprobs and /tokenize: its text, or "token_id:N" without a tokenizer.
 std::string token_string(const ModelInfo& model, int32_t id);

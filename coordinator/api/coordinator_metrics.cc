@@ -1,6 +1,7 @@
 #include "coordinator/api/coordinator_metrics.h"
 
 #include "common/base/version.h"
+#include "coordinator/api/api.h"
 
 namespace krait::api {
 namespace {
@@ -28,12 +29,11 @@ std::string_view reason_name(wire::FinishReason reason) {
 /// Paths as clients send them are unbounded; the API's own are not.
 std::string_view endpoint_name(std::string_view path) {
   for (const std::string_view known : {
-#define ENDPOINT(method, path, handler, key) std::string_view(path),
+#define ENDPOINT(method, path, ...) std::string_view(path),
 #include "coordinator/api/endpoints.def"
 #undef ENDPOINT
        }) {
-    const bool below = known.ends_with('*') && path.starts_with(known.substr(0, known.size() - 1));
-    if (path == known || below) return known;
+    if (path_fits(known, path)) return known;
   }
   return "other";
 }

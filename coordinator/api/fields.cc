@@ -1,5 +1,6 @@
 #include "coordinator/api/fields.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <limits>
@@ -22,13 +23,18 @@ Status check_range(const std::string& name, double value, const FieldSpec& spec)
                name};
 }
 
+Status check_string(const std::string& name, const json& value) {
+  if (!value.is_string()) return wrong(name, "a string");
+  if (characters(value.get_ref<const std::string&>()) <= limits::kMaxStopStringCharacters) return {};
+  return wrong(name, fmt::format("of at most {} characters", limits::kMaxStopStringCharacters));
+}
+
 Status check_strings(const std::string& name, const json& value, const FieldSpec& spec) {
-  if (value.is_string()) return {};
+  if (value.is_string()) return check_string(name, value);
   if (!value.is_array()) return wrong(name, "a string or an array of strings");
   if (static_cast<double>(value.size()) > spec.most) return wrong(name, fmt::format("at most {} strings", spec.most));
-  for (size_t i = 0; i < value.size(); ++i) {
-    if (!value[i].is_string()) return wrong(fmt::format("{}[{}]", name, i), "a string");
-  }
+  for (size_t i = 0; i < value.size(); ++i)
+    RETURN_IF_ERROR(check_string(fmt::format("{}[{}]", name, i), value[i]));
   return {};
 }
 
@@ -55,8 +61,16 @@ Status check_bias(const std::string& name, const json& value, const FieldSpec& s
   return {};
 }
 
+/// Any integer of 64 bits; those below zero count from the other end.
+std::optional<uint64_t> seed_of(const json& value) {
+  if (value.is_number_unsigned()) return value.get<uint64_t>();
+  const auto number = whole_number(value);
+  return number ? std::optional(static_cast<uint64_t>(*number)) : std::nullopt;
+}
+
 Status check_value(const std::string& name, const json& value, const FieldSpec& spec) {
   switch (spec.type) {
+    case FieldType::kModel:
     case FieldType::kString:
       return value.is_string() ? Status() : wrong(name, "a string");
     case FieldType::kBoolean:
@@ -70,7 +84,7 @@ Status check_value(const std::string& name, const json& value, const FieldSpec& 
       if (!value.is_number()) return wrong(name, "a number");
       return check_range(name, value.get<double>(), spec);
     case FieldType::kSeed:
-      return value.is_number_integer() ? Status() : wrong(name, "an integer of 64 bits");
+      return seed_of(value) ? Status() : wrong(name, "an integer of 64 bits");
     case FieldType::kStringOrStrings:
       return check_strings(name, value, spec);
     case FieldType::kTokenIds:
@@ -84,8 +98,10 @@ Status check_value(const std::string& name, const json& value, const FieldSpec& 
       return {};  // too many forms for a table: read_prompts checks them
     case FieldType::kBias:
       return check_bias(name, value, spec);
-    case FieldType::kObject:
+    case FieldType::kStreamOptions:
       return value.is_object() ? Status() : wrong(name, "an object");
+    case FieldType::kAny:
+      return {};
   }
   return {};
 }
@@ -140,22 +156,37 @@ std::string UnknownFields::header() const {
   return value;
 }
 
-Result<Fields> Fields::check(json body, std::span<const FieldSpec> table) {
+void UnknownFields::add(const UnknownFields& more) {
+  const size_t all = count + more.count;
+  for (const std::string& name : more.names)
+    add(name);
+  count = all;
+}
+
+Result<Fields> Fields::check(json body, std::span<const FieldSpec> table, std::string_view prefix) {
   Fields fields;
-  for (const auto& [name, value] : body.items()) {
-    const FieldSpec* spec = nullptr;
-    for (const FieldSpec& candidate : table) {
-      if (candidate.name == name) spec = &candidate;
-    }
-    if (spec == nullptr) {
+  for (const auto& [key, value] : body.items()) {
+    const auto spec = std::find_if(table.begin(), table.end(), [&](const auto& entry) { return entry.name == key; });
+    const std::string name = std::string(prefix) + key;
+    if (spec == table.end()) {
       fields.unknown_.add(name);
-    } else if (spec->use == FieldUse::kUsed && !value.is_null()) {
+    } else if ((spec->use == FieldUse::kUsed || spec->use == FieldUse::kRequired) && !value.is_null()) {
       RETURN_IF_ERROR(check_value(name, value, *spec));
-    } else if (spec->use == FieldUse::kRefused && !value.is_null() && !is_neutral(value, spec->help)) {
+    } else if (spec->use == FieldUse::kRefused && !value.is_null() && !is_neutral(value, spec->values)) {
       return Error{Errc::kInvalidArgument, fmt::format("'{}' is not supported", name), name};
     }
   }
   fields.body_ = std::move(body);
+  for (const FieldSpec& spec : table) {
+    if (fields.has(spec.name)) continue;
+    const std::string name = std::string(prefix) + std::string(spec.name);
+    if (spec.use == FieldUse::kRequired) {
+      return Error{Errc::kInvalidArgument, fmt::format("'{}' is missing", name), name};
+    }
+    if (spec.use == FieldUse::kUsed && !spec.values.empty()) {
+      fields.body_[std::string(spec.name)] = json::parse(spec.values);
+    }
+  }
   return fields;
 }
 
@@ -186,8 +217,7 @@ std::optional<double> Fields::number(std::string_view name) const {
 
 std::optional<uint64_t> Fields::seed(std::string_view name) const {
   const json* value = find(name);
-  if (value == nullptr) return std::nullopt;
-  return value->is_number_unsigned() ? value->get<uint64_t>() : static_cast<uint64_t>(value->get<int64_t>());
+  return value != nullptr ? seed_of(*value) : std::nullopt;
 }
 
 std::vector<std::string> Fields::strings(std::string_view name) const {

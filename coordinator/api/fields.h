@@ -15,19 +15,22 @@
 namespace krait::api {
 
 enum class FieldType : uint8_t {
+  kModel,  // a served model's name; check_model() looks whose
   kString,
   kBoolean,
   kInteger,          // within [least, most]; 5.0 is one too
   kNumber,           // within [least, most]
   kSeed,             // any integer of 64 bits, signed or not
-  kStringOrStrings,  // at most `most` of them
+  kStringOrStrings,  // at most `most` of them, of limits::kMaxStopStringCharacters each
   kTokenIds,         // at most `most`
   kPrompt,           // text, texts, token ids, lists of token ids
   kBias,             // {"token id": number in [least, most]}; ids as JSON writes integers
-  kObject,
+  kStreamOptions,    // an object of kStreamOptionFields
+  kAny,              // not looked at
 };
 
 enum class FieldUse : uint8_t {
+  kRequired,
   kUsed,
   kHarmless,  // known to clients, changes nothing here: accepted
   kRefused,   // would change the output and is not supported: an error, unless it has a value that changes nothing
@@ -39,7 +42,8 @@ struct FieldSpec final {
   FieldType type = FieldType::kString;
   double least = 0;
   double most = 0;
-  std::string_view help;  // for kRefused: values that change nothing, as JSON texts with spaces between
+  std::string_view values;  // as JSON: the default of kUsed, those of kRefused that change nothing (spaces between)
+  std::string_view help;
 };
 
 /// Fields that nobody knows: accepted and without effect, but not in silence.
@@ -49,15 +53,17 @@ struct UnknownFields final {
   size_t count = 0;  // of all
 
   void add(std::string_view name);
+  void add(const UnknownFields& more);
   /// The names with commas between, in printable ASCII: a header's value. Empty when there are none.
   std::string header() const;
 };
 
-/// A body that fits its table. Getters return nothing for fields that are absent or null; null is always the default.
+/// A body that fits its table. A field that is absent or null has the table's default; getters return nothing where the
+/// table has none.
 class Fields final {
  public:
-  /// Checks every field. Errors: kInvalidArgument, param the field ("stop[2]" within arrays).
-  static Result<Fields> check(nlohmann::json body, std::span<const FieldSpec> table);
+  /// Checks every field. Errors: kInvalidArgument, param the field ("stop[2]" within arrays), with `prefix` in front.
+  static Result<Fields> check(nlohmann::json body, std::span<const FieldSpec> table, std::string_view prefix = "");
 
   bool has(std::string_view name) const { return find(name) != nullptr; }
   std::optional<std::string> string(std::string_view name) const;

@@ -1,5 +1,6 @@
 #include "coordinator/api/json_body.h"
 
+#include <algorithm>
 #include <set>
 #include <utility>
 #include <vector>
@@ -16,8 +17,8 @@ struct Refusal final {
   Error error;
 };
 
-Error not_json(std::string_view why) {
-  return Error{Errc::kInvalidArgument, fmt::format("the body is not valid JSON: {}", why), ""};
+Error not_json(std::string_view why, const std::string& field = "") {
+  return Error{Errc::kInvalidArgument, fmt::format("the body is not valid JSON: {}", why), field};
 }
 
 /// The library's words without its own name in front and without the text that it read last, which is the client's and
@@ -36,10 +37,11 @@ class Watch final {
     const bool opens = event == object_start || event == array_start;
     if (opens && depth >= limits::kMaxJsonDepth) {
       throw Refusal{{Errc::kInvalidArgument,
-                     fmt::format("the body is nested more than {} levels deep", limits::kMaxJsonDepth), ""}};
+                     fmt::format("the body is nested more than {} levels deep", limits::kMaxJsonDepth), field_}};
     }
     if (event == object_start) keys_.emplace_back();
     if (event == object_end) keys_.pop_back();
+    if (event == key && keys_.size() == 1) field_ = shortened(parsed.get_ref<const std::string&>());
     if (event == key && !keys_.back().insert(parsed.get_ref<const std::string&>()).second) {
       const std::string name = shortened(parsed.get_ref<const std::string&>());
       throw Refusal{{Errc::kInvalidArgument, fmt::format("the key '{}' stands twice in one object", name), name}};
@@ -47,8 +49,12 @@ class Watch final {
     return true;
   }
 
+  /// The body's field that was read last: whatever is wrong, it is in its value or just behind.
+  const std::string& field() const { return field_; }
+
  private:
   std::vector<std::set<std::string>> keys_;  // of the objects that are open
+  std::string field_;
 };
 
 }  // namespace
@@ -65,14 +71,18 @@ Result<json> parse_body(std::string_view body) {
   } catch (const Refusal& refusal) {
     return refusal.error;
   } catch (const json::parse_error& error) {
-    return not_json(reason(error.what()));
+    return not_json(reason(error.what()), watch.field());
   } catch (const json::exception&) {
-    return not_json("a number is too large");
+    return not_json("a number is too large", watch.field());
   }
 }
 
 std::string dump(const nlohmann::ordered_json& value) {
   return value.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+}
+
+int64_t characters(std::string_view utf8) {
+  return std::count_if(utf8.begin(), utf8.end(), [](char byte) { return (byte & 0xC0) != 0x80; });
 }
 
 std::string shortened(std::string_view text) {

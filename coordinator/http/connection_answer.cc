@@ -44,8 +44,8 @@ void Connection::open_exchange(std::string request_id, bool head, bool http_1_0,
                             .max_unsent_bytes = core_->options.max_unsent_bytes,
                             .unsent_bytes = core_->unsent_bytes,
                             .draining = core_->draining};
-  record_ = AccessRecord{.method = std::string(reader_.method()),
-                         .path = std::string(reader_.path()),
+  record_ = AccessRecord{.method = std::string(reader_.method().substr(0, limits::kMaxQuotedBytes)),
+                         .path = std::string(reader_.path().substr(0, limits::kMaxQuotedBytes)),
                          .request_id = std::move(request_id),
                          .peer = peer_};
   // The exchange drops this when it is closed, and that is before the server's threads end.

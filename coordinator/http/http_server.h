@@ -20,8 +20,8 @@ using Handler = std::function<void(Request, std::shared_ptr<Responder>)>;
 
 /// One line of the access log: written when the answer has left, or when the connection ended before that.
 struct AccessRecord final {
-  std::string method;       // empty when the request was too broken to tell
-  std::string path;         // without the query; never holds a prompt
+  std::string method;       // empty when the request was too broken to tell; limits::kMaxQuotedBytes at most
+  std::string path;         // without the query, as much of it; never holds a prompt
   int status = 0;           // 499 when the client left before an answer began
   int64_t body_bytes = 0;   // of the response's body, as handed to the socket
   int64_t duration_ns = 0;  // from the request's first byte to the answer's last

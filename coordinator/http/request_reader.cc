@@ -18,15 +18,32 @@ bool is_method_char(char c) {
          kMarks.find(c) != std::string_view::npos;
 }
 
+bool is_hex_digit(char c) {
+  return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
+}
+
 std::string to_std(boost::beast::string_view text) {
   return {text.data(), text.size()};
+}
+
+// What follows "http://" or "https://", if the target is in absolute form.
+std::optional<std::string_view> after_scheme(std::string_view target) {
+  for (const std::string_view scheme : {"http://", "https://"}) {
+    if (names_equal(target.substr(0, scheme.size()), scheme)) return target.substr(scheme.size());
+  }
+  return std::nullopt;
+}
+
+// Origin form, absolute form, or the "*" that stands for the whole server.
+bool is_target(std::string_view target) {
+  return target.starts_with('/') || target == "*" || after_scheme(target);
 }
 
 // "/path?query" of a target in origin form or absolute form ("http://host/path?query").
 void split_target(Request& request) {
   std::string_view rest = request.target;
-  if (const size_t scheme = rest.find("://"); !rest.starts_with('/') && scheme != std::string_view::npos) {
-    rest.remove_prefix(scheme + 3);
+  if (const auto absolute = after_scheme(rest)) {
+    rest = *absolute;
     const size_t end = rest.find_first_of("/?");
     rest.remove_prefix(end == std::string_view::npos ? rest.size() : end);
   }
@@ -99,6 +116,12 @@ size_t RequestReader::feed_header(std::string_view bytes) {
   const size_t used = put(bytes);
   header_bytes_ += static_cast<int64_t>(used);
   if (state_ == State::kFailed) return used;
+  // Beast joins folded lines; a proxy may see a field of its own there, and none may be hidden from either.
+  for (const std::string_view fold : {"\r\n ", "\r\n\t"}) {
+    if (bytes.substr(0, used).find(fold) == std::string_view::npos) continue;
+    fail(400, Errc::kInvalidArgument, "A header goes on in a second line.");
+    return used;
+  }
   const bool done = parser_->beast.is_header_done();
   const int64_t waiting = done ? 0 : static_cast<int64_t>(bytes.size() - used);
   if (header_bytes_ + waiting > limits_.max_header_bytes) {
@@ -115,6 +138,10 @@ size_t RequestReader::feed_header(std::string_view bytes) {
 size_t RequestReader::feed_body(std::string_view bytes) {
   // No chunked body is shorter than "0 CR LF CR LF", and Beast asserts that it is never asked to go on with less.
   const bool enough = body_begun_ || !parser_->beast.chunked() || bytes.size() >= kLeastChunkedBytes;
+  if (!enough && !bytes.empty() && !is_hex_digit(bytes[0])) {
+    fail(400, Errc::kInvalidArgument, "The body does not begin with the size of a chunk.");
+    return 0;
+  }
   const size_t used = parser_->beast.is_done() || bytes.empty() || !enough ? 0 : put(bytes);
   body_begun_ = body_begun_ || used > 0;
   if (state_ == State::kFailed) return used;
@@ -160,9 +187,20 @@ void RequestReader::check_head() {
         431, Errc::kHeadersTooLarge,
         fmt::format("The request has {} headers; at most {} are accepted.", headers.size(), limits_.max_headers));
   }
+  if (!is_target(request_.target)) {
+    return fail(400, Errc::kInvalidArgument, "The request's target is neither a path nor an http URL.");
+  }
   const size_t hosts = headers.count("Host");
   if (hosts > 1 || (hosts == 0 && !http_1_0_)) {
     return fail(400, Errc::kInvalidArgument, "The request needs exactly one Host header.", "Host");
+  }
+  if (headers.find("Host").value_or("").find_first_of(" \t,/?#@\\") != std::string_view::npos) {
+    return fail(400, Errc::kInvalidArgument, "The header Host is no host.", "Host");
+  }
+  // Even one length that is said twice: who stands in between may have joined or dropped one.
+  const auto length = headers.find("Content-Length");
+  if (length && (headers.count("Content-Length") > 1 || length->find(',') != std::string_view::npos)) {
+    return fail(400, Errc::kInvalidArgument, "The request has more than one Content-Length.", "Content-Length");
   }
   // Anything but plain chunks would leave two readings of where the body ends.
   if (const auto coding = headers.find("Transfer-Encoding")) {
@@ -198,6 +236,11 @@ void RequestReader::fail_from_parser(int error_value, const std::string& text) {
       return fail(505, Errc::kInvalidArgument, "Only HTTP/1.0 and HTTP/1.1 are supported.");
     case beast_http::error::bad_alloc:
       return fail(503, Errc::kUnavailable, "No memory for this request.");
+    case beast_http::error::bad_content_length:
+    case beast_http::error::multiple_content_length:
+      return fail(400, Errc::kInvalidArgument, fmt::format("The request is malformed: {}.", text), "Content-Length");
+    case beast_http::error::bad_transfer_encoding:
+      return fail(400, Errc::kInvalidArgument, fmt::format("The request is malformed: {}.", text), "Transfer-Encoding");
     default:
       return fail(400, Errc::kInvalidArgument, fmt::format("The request is malformed: {}.", text));
   }

@@ -1,30 +1,12 @@
 // POST /tokenize and /detokenize, as vLLM has them.
-#include <array>
-
 #include "common/base/limits.h"
 #include "coordinator/api/api.h"
 #include "coordinator/api/fields.h"
 #include "coordinator/api/json_body.h"
+#include "coordinator/api/request_tables.h"
 
 namespace krait::api {
 namespace {
-
-constexpr auto kTokenizeFields = std::to_array<FieldSpec>({
-    {"model", FieldUse::kUsed, FieldType::kString, 0, 0, "a served model's name"},
-    {"prompt", FieldUse::kUsed, FieldType::kString, 0, 0, "the text"},
-    {"add_special_tokens", FieldUse::kUsed, FieldType::kBoolean, 0, 0, "as for completions"},
-    {"return_token_strs", FieldUse::kUsed, FieldType::kBoolean, 0, 0, "also each token's text"},
-    {"messages", FieldUse::kRefused, FieldType::kObject, 0, 0, ""},
-});
-
-constexpr auto kDetokenizeFields = std::to_array<FieldSpec>({
-    {"model", FieldUse::kUsed, FieldType::kString, 0, 0, "a served model's name"},
-    {"tokens", FieldUse::kUsed, FieldType::kTokenIds, 0, limits::kMaxPromptTokens, "token ids"},
-});
-
-Error missing(const std::string& field) {
-  return Error{Errc::kInvalidArgument, fmt::format("'{}' is missing", field), field};
-}
 
 Result<Fields> read(Api& api, const http::Request& request, std::span<const FieldSpec> table) {
   ASSIGN_OR_RETURN(auto body, parse_body(request.body));
@@ -41,23 +23,17 @@ struct Answer final {
 
 Result<Answer> tokenized(Api& api, const http::Request& request) {
   ASSIGN_OR_RETURN(const auto fields, read(api, request, kTokenizeFields));
-  const auto text = fields.string("prompt");
-  if (!text) return missing("prompt");
-  if (api.model().tokenizer == nullptr) {
-    return Error{Errc::kInvalidArgument, "this model has no tokenizer", "prompt"};
-  }
-  const bool special = fields.boolean("add_special_tokens").value_or(true);
-  auto ids = api.model().tokenizer->encode(*text, {special, true});
-  if (!ids.ok()) return Error{ids.error().code, ids.error().message, "prompt"};
+  const bool special = fields.boolean("add_special_tokens").value();
+  ASSIGN_OR_RETURN(const auto ids, encode_text(api.model(), fields.string("prompt").value(), special, "prompt"));
   Answer answer{{}, fields.unknown()};
   auto& body = answer.body;
-  body["count"] = ids->size();
+  body["count"] = ids.size();
   body["max_model_len"] = limits::kMaxPromptTokens;
-  body["tokens"] = *ids;
+  body["tokens"] = ids;
   body["token_strs"] = nullptr;
-  if (fields.boolean("return_token_strs").value_or(false)) {
+  if (fields.boolean("return_token_strs").value()) {
     body["token_strs"] = nlohmann::ordered_json::array();
-    for (const int32_t id : *ids)
+    for (const int32_t id : ids)
       body["token_strs"].push_back(token_string(api.model(), id));
   }
   return answer;
@@ -65,7 +41,6 @@ Result<Answer> tokenized(Api& api, const http::Request& request) {
 
 Result<Answer> detokenized(Api& api, const http::Request& request) {
   ASSIGN_OR_RETURN(const auto fields, read(api, request, kDetokenizeFields));
-  if (!fields.has("tokens")) return missing("tokens");
   if (api.model().tokenizer == nullptr) return Error{Errc::kInvalidArgument, "this model has no tokenizer", "tokens"};
   const auto ids = fields.token_ids("tokens");
   for (size_t i = 0; i < ids.size(); ++i) {

@@ -107,6 +107,35 @@ TEST_F(SettingsFixture, WhatIsUnknownIsRefusedByName) {
   EXPECT_NE(refusal({"--config", scratch.path() + "/nowhere.toml"}).find("nowhere.toml"), std::string::npos);
 }
 
+// Whoever wrote the file wants to be led to the place.
+TEST_F(SettingsFixture, WhatIsWrongInAFileIsToldWithItsLine) {
+  const std::vector<std::tuple<std::string, int, std::string>> cases = {
+      {"name = \"a\"\n\nport = 70000\n", 3, "port"},
+      {"name = \"a\"\nport = \"x\"\n", 2, "port"},
+      {"\n\nport = 1.5\n", 3, "port"},
+      {"seconds = nan\n", 1, "seconds"},
+      {"# one\nprot = 1\n", 2, "prot"},
+      {"port = 1\nport = 2\n", 2, "port"},
+      {"name = \"a\n", 1, ""},
+      {"port = 1\nname == \"a\"\n", 2, ""},
+      {"port = 1\n[section]\nname = \"a\"\n", 2, "section"},
+      {"port = 1\n\nname = 2020-01-01\n", 3, "name"},
+      {"group = [[\"a\"]]\n", 1, "group"},
+      {"dtype = \"f16\"\n", 1, "dtype"},
+      {"strict = \"perhaps\"\n", 1, "strict"},
+      {"name = \"\xff\"\n", 1, ""},
+  };
+  for (const auto& [toml, line, key] : cases) {
+    const std::string path = file(toml);
+    const std::string said = refusal({"--config", path.c_str()});
+    EXPECT_NE(said.find(fmt::format("{} line {}:", path, line)), std::string::npos) << toml << said;
+    EXPECT_NE(said.find(key), std::string::npos) << toml << said;
+  }
+  const std::string path = file("port = 5\n");
+  EXPECT_EQ(refusal({"--config", path.c_str(), "--port", "x"}).find("line"), std::string::npos)
+      << "not the file's fault";
+}
+
 TEST_F(SettingsFixture, RangesIncludeTheirEndsAndNothingElse) {
   for (const char* value : {"-1", "65536", "1.5", "x", "", "9223372036854775808", "1e3", " 1x"})
     EXPECT_NE(refusal({"--port", value}).find("port"), std::string::npos) << value;

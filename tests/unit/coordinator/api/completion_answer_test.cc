@@ -212,6 +212,21 @@ TEST_F(CompletionAnswer, ASilentStreamIsKeptAlive) {
   EXPECT_EQ(silent->status(), 0) << "an answer that comes whole has no comments";
 }
 
+TEST_F(CompletionAnswer, DoesNotWaitForTheTokensOfLongTexts) {
+  ApiOptions options;
+  options.threads = 1;
+  start(std::move(options));
+  const std::string text = R"({"prompt":")" + std::string(7'000'000, 'a') + R"("})";
+  const auto first = post("/tokenize", text);
+  const auto second = post("/tokenize", text);
+  const auto client = complete("");
+  leader->run(leader->next<wire::Submit>().request, "a");
+  ASSERT_TRUE(client->wait_complete());
+  EXPECT_FALSE(second->complete()) << "or the texts were too short to tell";
+  ASSERT_TRUE(first->wait_complete() && second->wait_complete());
+  EXPECT_EQ(second->status(), 200);
+}
+
 TEST_F(CompletionAnswer, TooMuchWorkThatWaitsIsRefused) {
   ApiOptions options;
   options.threads = 1;

@@ -18,10 +18,12 @@ struct Field final {
 
 const std::vector<Field>& all_fields() {
   static const std::vector<Field> fields = {
-#define USED(name, type, least, most, help) {#name, Kind::kUsed, #type, ""},
+#define REQUIRED(name, type, least, most, help) {#name, Kind::kUsed, #type, ""},
+#define USED(name, type, least, most, value, help) {#name, Kind::kUsed, #type, ""},
 #define HARMLESS(name, help) {#name, Kind::kHarmless, "", ""},
 #define REFUSED(name, neutral) {#name, Kind::kRefused, "", neutral},
 #include "coordinator/api/completion_fields.def"
+#undef REQUIRED
 #undef USED
 #undef HARMLESS
 #undef REFUSED
@@ -39,7 +41,7 @@ std::string with(const std::string& name, const std::string& value) {
 /// Values that a type never takes.
 const std::map<std::string, std::vector<std::string>>& wrong_types() {
   static const std::map<std::string, std::vector<std::string>> wrong = {
-      {"kString", {"1", "true", "[]", "{}", "[\"demo\"]"}},
+      {"kModel", {"1", "true", "[]", "{}", "[\"demo\"]"}},
       {"kBoolean", {"1", "0", "\"true\"", "\"\"", "[]", "{}", "[true]"}},
       {"kInteger",
        {"\"1\"", "1.5", "true", "[]", "{}", "[1]", "1e300", "9223372036854775808", "18446744073709551616",
@@ -55,7 +57,7 @@ const std::map<std::string, std::vector<std::string>>& wrong_types() {
        {"1", "true", "[]", "\"a\"", "{\"x\":1}", "{\"1\":\"1\"}", "{\"1\":null}", "{\"1\":true}", "{\"-1\":1}",
         "{\"-0\":1}", "{\"05\":1}", "{\"1.0\":1}", "{\"\":1}", "{\" 1\":1}", "{\"+1\":1}", "{\"1\":101}",
         "{\"1\":-101}", "{\"4294967297\":1}", "{\"1\":1e300}"}},
-      {"kObject", {"1", "true", "[]", "\"a\""}},
+      {"kStreamOptions", {"1", "true", "[]", "\"a\""}},
   };
   return wrong;
 }
@@ -148,6 +150,7 @@ TEST(CompletionFields, SeedsOfEvery64BitKind) {
   EXPECT_EQ(seed("-9223372036854775808"), uint64_t{1} << 63);
   EXPECT_EQ(seed("9223372036854775808"), uint64_t{1} << 63);
   EXPECT_EQ(seed("18446744073709551615"), UINT64_MAX);
+  EXPECT_EQ(seed("5.0"), 5u) << "JSON has one kind of number";
   EXPECT_NE(seed("null"), seed("null")) << "a missing seed is drawn";
 }
 
@@ -203,8 +206,14 @@ TEST(CompletionFields, FormsOfStop) {
     many += ",\"a\"";
   EXPECT_EQ(stops(many + "]").size(), static_cast<size_t>(limits::kMaxStopStrings));
   EXPECT_EQ(refused(with("stop", many + ",\"a\"]")), "stop");
-  EXPECT_EQ(stops("\"" + std::string(limits::kMaxStopStringBytes, 'a') + "\"").size(), 1u);
-  EXPECT_EQ(refused(with("stop", "[\"b\",\"" + std::string(limits::kMaxStopStringBytes + 1, 'a') + "\"]")), "stop[1]");
+  EXPECT_EQ(stops("\"" + std::string(limits::kMaxStopStringCharacters, 'a') + "\"").size(), 1u);
+  std::string wide;
+  for (int i = 0; i < limits::kMaxStopStringCharacters; ++i)
+    wide += "\U0001f600";
+  EXPECT_EQ(stops("\"" + wide + "\"").size(), 1u) << "characters count, not bytes";
+  EXPECT_EQ(refused(with("stop", "\"" + wide + "a\"")), "stop");
+  EXPECT_EQ(refused(with("stop", "[\"b\",\"" + std::string(limits::kMaxStopStringCharacters + 1, 'a') + "\"]")),
+            "stop[1]");
 }
 
 TEST(CompletionFields, TooManyStopTokensAndBiases) {

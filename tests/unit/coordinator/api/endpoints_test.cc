@@ -22,9 +22,16 @@ TEST_F(Endpoints, UnknownPathsAndWrongMethods) {
   EXPECT_LT(get("/" + std::string(60'000, 'x'))->body().size(), 1000u);
   const auto wrong = get("/v1/completions");
   EXPECT_EQ(wrong->status(), 405);
-  EXPECT_EQ(wrong->header("Allow"), "POST");
+  EXPECT_EQ(wrong->header("Allow"), "OPTIONS, POST");
   EXPECT_EQ(get("/v1/completions", "HEAD")->status(), 405);
-  EXPECT_EQ(get("/v1/models", "DELETE")->header("Allow"), "GET");
+  for (const char* method : {"DELETE", "PUT", "PATCH", "TRACE", "CONNECT", "BREW", "post"}) {
+    EXPECT_EQ(get("/v1/models", method)->status(), 405) << method;
+    EXPECT_EQ(get("/v1/models", method)->header("Allow"), "GET, HEAD, OPTIONS") << method;
+  }
+  EXPECT_EQ(get("/v1/completions", "OPTIONS")->status(), 204);
+  EXPECT_EQ(get("/v1/completions", "OPTIONS")->header("Allow"), "OPTIONS, POST");
+  EXPECT_EQ(get("*", "OPTIONS")->header("Allow"), "GET, HEAD, OPTIONS, POST");
+  EXPECT_EQ(get("/none", "OPTIONS")->status(), 404);
   EXPECT_EQ(get("/health", "get")->status(), 405) << "methods have a case";
   EXPECT_EQ(get("/health")->status(), 200);
   EXPECT_EQ(get("/health", "HEAD")->status(), 200) << "HTTP leaves the body out";
@@ -161,7 +168,7 @@ TEST(CoordinatorMetrics, EndpointsAreABoundedSet) {
   };
   EXPECT_EQ(count("/v1/completions"), 1);
   EXPECT_EQ(count("/v1/models"), 1);
-  EXPECT_EQ(count("/v1/models/*"), 2);
+  EXPECT_EQ(count("/v1/models/{model}"), 2);
   EXPECT_EQ(count("other"), 2);
   EXPECT_EQ(registry.counter(metrics::CounterId::kHttpSentBytes).value(), 60);
 }

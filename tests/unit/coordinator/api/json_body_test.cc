@@ -109,6 +109,17 @@ TEST(ParseBody, NamesAKeyThatStandsTwice) {
   EXPECT_LT(refusal(R"({")" + key + R"(":1,")" + key + R"(":1})").param.size(), 300u);
 }
 
+TEST(ParseBody, NamesTheFieldThatItCouldNotRead) {
+  EXPECT_EQ(refusal(R"({"n":1,"temperature":NaN})").param, "temperature");
+  EXPECT_EQ(refusal(R"({"top_p":-Infinity,"n":1})").param, "top_p");
+  EXPECT_EQ(refusal(R"({"n":1,"max_tokens":1e999})").param, "max_tokens");
+  EXPECT_EQ(refusal(R"({"logit_bias":{"5":1e999}})").param, "logit_bias");
+  EXPECT_EQ(refusal(R"({"model":"a","prompt":"\ud800"})").param, "prompt");
+  EXPECT_EQ(refusal("{\"prompt\":\"a\",\"stop\":[\"\xff\"]}").param, "stop");
+  EXPECT_EQ(refusal("{\"prompt\":" + std::string(100, '[')).param, "prompt");
+  EXPECT_EQ(refusal("{").param, "");
+}
+
 TEST(ParseBody, DoesNotRepeatWhatItCouldNotRead) {
   const std::string secret = "my prompt";
   EXPECT_EQ(refusal(R"({"prompt":")" + secret + "\n").message.find(secret), std::string::npos);

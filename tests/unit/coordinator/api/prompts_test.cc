@@ -96,6 +96,19 @@ TEST(Prompts, WithEchoAndLogprobsAreShorter) {
   read_ok(body_of(R"("logprobs":0)", ids_text(most + 1)));
 }
 
+// A tokenizer with added tokens that the weights lack: no id of theirs may reach a group.
+TEST(Prompts, WhoseTokensTheModelLacksAreRefusedByName) {
+  auto model = demo_info();
+  const auto ids = ids_of("Hello you");
+  model.vocab_size = *std::max_element(ids.begin(), ids.end());
+  EXPECT_EQ(refused(body_of("", R"("Hello you")"), model), "prompt");
+  EXPECT_EQ(refused(body_of("", R"([[1],"Hello you"])"), model), "prompt[1]");
+  EXPECT_EQ(refused(body_of("", R"([4000])"), model), "prompt[0]");
+  model.vocab_size += 1;
+  EXPECT_EQ(read_ok(body_of("", R"("Hello you")"), model).prompts[0].tokens, ids);
+  EXPECT_EQ(read_ok(body_of("", R"("Hello you")"), model).shared.sampling.vocab_limit, 0u);
+}
+
 TEST(Prompts, WithoutATokenizerAreIds) {
   const auto model = info_without_tokenizer();
   EXPECT_EQ(refused(body_of(""), model), "prompt");

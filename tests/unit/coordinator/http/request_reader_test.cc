@@ -126,11 +126,80 @@ TEST(RequestReader, RefusesWhatIsMalformed) {
       {"POST / HTTP/1.1\r\n" + host + "Content-Encoding: gzip\r\nContent-Length: 1\r\n\r\n", 415},
       {"POST / HTTP/1.1\r\n" + host + "Expect: 200-ok\r\nContent-Length: 1\r\n\r\n", 417},
       {"POST / HTTP/1.1\r\n" + host + "Transfer-Encoding: chunked\r\n\r\nzz\r\nzz", 400},
+      {"POST / HTTP/1.1\r\n" + host + "Transfer-Encoding: chunked\r\n\r\n-1\r\n", 400},
+      {"POST / HTTP/1.1\r\n" + host + "Transfer-Encoding: chunked\r\n\r\n\r", 400},
       {"POST / HTTP/1.1\r\n" + host + "Transfer-Encoding: chunked\r\n\r\n2\r\nabcd\r\n0\r\n\r\n", 400},
       {"POST / HTTP/1.1\r\n" + host + "Transfer-Encoding: chunked\r\n\r\nffffffffffffffffff\r\n", 400},
   };
   for (const auto& [bytes, status] : cases)
     EXPECT_EQ(status_of(bytes), status) << bytes;
+}
+
+// Whatever two readers could take for different requests is none.
+TEST(RequestReader, RefusesWhatCouldSmuggleARequest) {
+  struct Case final {
+    std::string_view headers;
+    std::string_view param;
+  };
+  const std::vector<Case> cases = {
+      {"Content-Length: 3\r\nContent-Length: 3\r\n", "Content-Length"},
+      {"Content-Length: 3, 3\r\n", "Content-Length"},
+      {"Content-Length: 3\r\nContent-Length: 4\r\n", "Content-Length"},
+      {"Content-Length: +3\r\n", "Content-Length"},
+      {"Content-Length: 0x3\r\n", "Content-Length"},
+      {"Content-Length: 3 0\r\n", "Content-Length"},
+      {"Content-Length:\r\n", "Content-Length"},
+      {"Content-Length: 9223372036854775808\r\nX: y\r\n", ""},
+      {"Content-Length : 3\r\n", ""},
+      {"X: y\r\n Content-Length: 3\r\n", ""},
+      {"X: y\r\n\tContent-Length: 3\r\n", ""},
+      {"Transfer-Encoding:\r\n chunked\r\n", ""},
+      {"Transfer-Encoding: chunked\r\nContent-Length: 3\r\n", "Content-Length"},
+      {"Content-Length: 3\r\nTransfer-Encoding: chunked\r\n", "Transfer-Encoding"},
+      {"Transfer-Encoding: xchunked\r\n", "Transfer-Encoding"},
+      {"Transfer-Encoding: chunked, chunked\r\n", "Transfer-Encoding"},
+      {"Transfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n", "Transfer-Encoding"},
+      {"Transfer-Encoding: identity\r\nContent-Length: 3\r\n", ""},
+      {"Transfer-Encoding:\x0b chunked\r\n", ""},
+      {"Transfer-Encoding :chunked\r\n", ""},
+      {"X: y\nContent-Length: 3\r\n", ""},
+      {"X: y\rContent-Length: 3\r\n", ""},
+  };
+  for (const Case& one : cases) {
+    const std::string bytes =
+        "POST / HTTP/1.1\r\nHost: a\r\n" + std::string(one.headers) + "\r\nabcGET / HTTP/1.1\r\nHost: a\r\n\r\n";
+    for (const size_t piece : {bytes.size(), size_t{1}, size_t{5}}) {
+      RequestReader reader({});
+      feed(reader, bytes, piece);
+      ASSERT_EQ(reader.state(), State::kFailed) << one.headers << " by " << piece;
+      if (!one.param.empty()) {
+        EXPECT_EQ(reader.failure().error.param, one.param) << one.headers;
+      }
+    }
+  }
+}
+
+TEST(RequestReader, TakesATargetOnlyInAKnownForm) {
+  const auto path = [](std::string_view target) {
+    RequestReader reader({});
+    feed(reader, "GET " + std::string(target) + " HTTP/1.1\r\nHost: a\r\n\r\n", 1000);
+    return reader.state() == State::kComplete ? reader.take().path : std::string("refused");
+  };
+  EXPECT_EQ(path("/a?b=http://c/d"), "/a");
+  EXPECT_EQ(path("http://h:1/a?b#c"), "/a");
+  EXPECT_EQ(path("HTTPS://h/a"), "/a");
+  EXPECT_EQ(path("http://h"), "/");
+  EXPECT_EQ(path("http://h?q"), "/");
+  EXPECT_EQ(path("*"), "*");
+  EXPECT_EQ(path("/\xff"), "/\xff") << "bytes are the API's affair";
+  for (const char* target : {"a", "a?x=http://b/health", "foo://b/health", "h:80", "*x", "?q", "http:/a", "://a/b"})
+    EXPECT_EQ(path(target), "refused") << target;
+  for (const char* host : {"a b", "a,b", "a/b", "a@b", "a?b"}) {
+    RequestReader reader({});
+    feed(reader, "GET / HTTP/1.1\r\nHost: " + std::string(host) + "\r\n\r\n", 1000);
+    EXPECT_EQ(reader.state(), State::kFailed) << host;
+    EXPECT_EQ(reader.failure().error.param, "Host");
+  }
 }
 
 TEST(RequestReader, KeepsItsLimitsHoweverTheBytesCome) {
