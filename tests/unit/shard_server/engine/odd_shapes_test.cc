@@ -3,10 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <cstdlib>
 
 #include "common/base/rng.h"
 #include "tests/support/cluster/engine_group.h"
+#include "tests/support/draws.h"
 #include "tests/support/golden.h"
 #include "tests/support/safetensors_writer.h"
 
@@ -86,10 +86,9 @@ void check_model(uint64_t seed) {
 }
 
 TEST(OddShapes, ShardedEqualsWhole) {
-  const char* wish = std::getenv("KRAIT_TEST_LONG");
-  const bool is_long = wish != nullptr && *wish != '\0';
-  for (uint64_t seed = 1; seed <= (is_long ? 60u : 6u); ++seed)
-    check_model(seed);
+  const int models = draws({.usual = 6, .sanitized = 2, .long_run = 60});
+  for (int seed = 1; seed <= models; ++seed)
+    check_model(static_cast<uint64_t>(seed));
 }
 
 TEST(OddShapes, WeightsThatAreNoNumbersStillGiveATokenOfTheVocabulary) {
