@@ -10,6 +10,7 @@ import typing
 
 import count
 from build import REPOSITORY, build, jobs, preset_dir
+from fuzz import fuzzing
 
 VENV = REPOSITORY / "build" / "venv"
 
@@ -95,6 +96,12 @@ def pytest(name, glob, without=""):
     return run
 
 
+# Where threads meet; the other rooms have none, or leave them to these.
+THREADED = (
+    "^(unit_(cluster|common_transport|common_metrics|kernels_device|coordinator_(api|http|requests)|"
+    "shard_server_(collectives|scheduler|service))|conformance_collectives)$"
+)
+
 SUITES = (
     Suite("lint", pytest("lint", "lint/test_*.py")),  # built first: the build knows what is compiled, and how
     Suite("whole_tree", pytest("whole_tree", "lint/whole_tree.py"), only_long=True),
@@ -102,4 +109,8 @@ SUITES = (
     # The launcher's tests need no built daemons and tell of faults that would drown in the cluster's.
     Suite("launcher", pytest("launcher", "cluster/test_launcher.py"), build=None),
     Suite("cluster", pytest("cluster", "cluster/test_*.py", without="test_launcher.py")),
+    Suite("fuzz", fuzzing.run, Build("fuzz", targets=("krait_fuzz",)), only_long=True),
+    # Under sanitizers --long draws no more cases: tests/support/draws.h says how many.
+    Suite("address", ctest("asan", draws_more=False), Build("asan", tests="."), only_long=True),
+    Suite("thread", ctest("tsan", THREADED, draws_more=False), Build("tsan", tests=THREADED), only_long=True),
 )

@@ -33,7 +33,7 @@ std::string reason(std::string_view what) {
 class Watch final {
  public:
   bool operator()(int depth, json::parse_event_t event, const json& parsed) {
-    using enum json::parse_event_t;
+    using enum nlohmann::detail::parse_event_t;  // its own name: clang 14 takes no alias here
     const bool opens = event == object_start || event == array_start;
     if (opens && depth >= limits::kMaxJsonDepth) {
       throw Refusal{{Errc::kInvalidArgument,

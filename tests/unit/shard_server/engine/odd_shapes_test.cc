@@ -3,11 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <cstdlib>
 
 #include "common/base/rng.h"
 #include "common/model/architecture.h"
 #include "tests/support/cluster/engine_group.h"
+#include "tests/support/draws.h"
 #include "tests/support/golden.h"
 #include "tests/support/random_model.h"
 #include "tests/support/safetensors_writer.h"
@@ -83,10 +83,9 @@ void check_model(std::string_view architecture, uint64_t seed) {
 class OddShapes : public testing::TestWithParam<std::string> {};
 
 TEST_P(OddShapes, ShardedEqualsWhole) {
-  const char* wish = std::getenv("KRAIT_TEST_LONG");
-  const bool is_long = wish != nullptr && *wish != '\0';
-  for (uint64_t seed = 1; seed <= (is_long ? 60u : 5u); ++seed)
-    check_model(GetParam(), seed);
+  const int models = draws({.usual = 5, .sanitized = 2, .long_run = 60});
+  for (int seed = 1; seed <= models; ++seed)
+    check_model(GetParam(), static_cast<uint64_t>(seed));
 }
 
 std::vector<std::string> architectures() {

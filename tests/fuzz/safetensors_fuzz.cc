@@ -1,0 +1,75 @@
+// A safetensors file: the whole of it through a mapping, or ("H" first) eight bytes of data size and the header alone,
+// so that sizes far beyond an input's are reached too.
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <numeric>
+
+#include "common/weights/safetensors.h"
+#include "common/weights/safetensors_header.h"
+#include "tests/fuzz/harness.h"
+
+namespace krait {
+namespace {
+
+void check_error(const Error& error) {
+  CHECK(error.code == Errc::kCorrupt || error.code == Errc::kUnsupported || error.code == Errc::kIo ||
+        error.code == Errc::kTooLarge);
+  fuzz::check_error_text(error.message, error.param);
+}
+
+int64_t bytes_of(DType dtype, const Shape& shape) {
+  int64_t bytes = dtype_bytes(dtype);
+  for (const int64_t extent : shape) {
+    CHECK_GE(extent, 0);
+    CHECK(!__builtin_mul_overflow(bytes, extent, &bytes));
+  }
+  return bytes;
+}
+
+void run_header(fuzz::Input input) {
+  fuzz::Source source(input);
+  const auto data_bytes = static_cast<int64_t>(source.take<uint64_t>() >> 2);
+  const auto entries = parse_safetensors_header(fuzz::text(source.rest()), data_bytes, "FILE");
+  if (!entries.ok()) return check_error(entries.error());
+  int64_t at = 0;
+  for (const auto& entry : *entries) {
+    CHECK_EQ(entry.begin, at);
+    CHECK_EQ(entry.end - entry.begin, bytes_of(entry.dtype, entry.shape));
+    at = entry.end;
+  }
+  CHECK_EQ(at, data_bytes);
+}
+
+void run_file(fuzz::Input input) {
+  static const int fd = memfd_create("fuzz", 0);
+  CHECK_EQ(ftruncate(fd, 0), 0);
+  CHECK_EQ(pwrite(fd, input.data(), input.size(), 0), static_cast<ssize_t>(input.size()));
+  const auto file = SafetensorsFile::open(fmt::format("/proc/self/fd/{}", fd));
+  if (!file.ok()) return check_error(file.error());
+  int64_t all_bytes = 0;
+  unsigned sum = 0;  // Every byte is read: one outside the mapping ends the process.
+  for (const auto& [name, view] : (*file)->tensors()) {
+    CHECK((*file)->find(name) == &view);
+    const int64_t bytes = bytes_of(view.dtype, view.shape);
+    const auto* data = reinterpret_cast<const uint8_t*>(view.data);
+    sum = std::accumulate(data, data + bytes, sum);
+    all_bytes += bytes;
+    (*file)->drop_pages(view);
+    if (fuzz::planted() && name.find('!') != std::string::npos) fuzz::found_planted();
+  }
+  CHECK_LE(all_bytes, static_cast<int64_t>(input.size()));
+  CHECK_EQ(sum, std::accumulate(input.end() - all_bytes, input.end(), 0u));
+}
+
+}  // namespace
+
+KRAIT_FUZZ(safetensors, input) {
+  if (!input.empty() && input[0] == 'H') {
+    run_header(input.subspan(1));
+  } else {
+    run_file(input);
+  }
+}
+
+}  // namespace krait
