@@ -57,7 +57,7 @@ Status serve(const Options& options) {
   daemon->set_metrics_port(metrics->port());
   std::printf("READY {\"pid\":%d,\"metrics_port\":%d}\n", getpid(), metrics->port());
   std::fflush(stdout);
-  const auto status = daemon->run(stop_requests);
+  auto status = daemon->run(stop_requests);
   metrics->stop();
   return status;
 }

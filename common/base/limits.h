@@ -46,7 +46,8 @@ inline constexpr int64_t kMaxBodyBytes = 8 * kMiB;               // body of a re
 inline constexpr int64_t kMaxHeaderBytes = 64 * kKiB;            // request line and headers together
 inline constexpr int64_t kMaxPromptTokens = int64_t{1} << 20;    // tokens of one prompt
 inline constexpr int64_t kMaxSequenceTokens = int64_t{1} << 24;  // prompt and generated tokens of one sequence
-inline constexpr int64_t kMaxScoredEntries = 65'536 * 21;  // echoed positions of a request x (1 + their alternatives)
+inline constexpr int64_t kMaxScoredEntries =
+    int64_t{65'536} * 21;  // echoed positions of a request x (1 + their alternatives)
 inline constexpr int64_t kMaxSequencePages = kMaxSequenceTokens / kKvPageTokens;
 inline constexpr int64_t kMaxGeneratedTokens = int64_t{1} << 20;  // max_tokens
 inline constexpr int64_t kMaxEchoLogprobTokens = 65'536;          // prompt tokens whose logprobs are returned

@@ -109,7 +109,7 @@ using Status = Result<void>;
 /// Leaves the function with the error of `expression` (a Status or Result), if it has one.
 #define RETURN_IF_ERROR(expression)                \
   do {                                             \
-    auto return_if_error_status = (expression);    \
+    auto&& return_if_error_status = (expression);  \
     if (!return_if_error_status.ok()) [[unlikely]] \
       return return_if_error_status.error();       \
   } while (false)

@@ -106,8 +106,8 @@ void RequestCore::from_group(size_t group, wire::Message message) {
   if (auto* status = std::get_if<wire::Status>(&message)) on(group, std::move(*status));
   if (auto* accepted = std::get_if<wire::Accepted>(&message)) on(group, std::move(*accepted));
   if (auto* tokens = std::get_if<wire::Tokens>(&message)) on(group, std::move(*tokens));
-  if (auto* finished = std::get_if<wire::Finished>(&message)) on(group, std::move(*finished));
-  if (auto* rejected = std::get_if<wire::Rejected>(&message)) on(group, std::move(*rejected));
+  if (const auto* finished = std::get_if<wire::Finished>(&message)) on(group, *finished);
+  if (const auto* rejected = std::get_if<wire::Rejected>(&message)) on(group, *rejected);
 }
 
 void RequestCore::check_model(wire::Status& status) const {
@@ -194,7 +194,7 @@ void RequestCore::take_chunk(size_t group, wire::TokenChunk chunk) {
   finish(found->first, std::move(output));
 }
 
-void RequestCore::on(size_t group, wire::Finished finished) {
+void RequestCore::on(size_t group, const wire::Finished& finished) {
   const auto found = sequences_.find(finished.request);
   if (found == sequences_.end() || found->second.group != group) return;
   const RequestId id = found->second.request;
@@ -260,7 +260,7 @@ void RequestCore::forget_sequence(uint64_t number) {
   sequences_.erase(number);
 }
 
-void RequestCore::on(size_t group, wire::Rejected rejected) {
+void RequestCore::on(size_t group, const wire::Rejected& rejected) {
   const auto found = sequences_.find(rejected.request);
   if (found == sequences_.end() || found->second.group != group) return;
   refuse(found->first, rejected.error, rejected.retry_after_s);

@@ -113,14 +113,14 @@ class RequestCore final {
   };
 
   void check_model(wire::Status& status) const;
-  void on(size_t group, wire::Status status);
+  void on(size_t index, wire::Status status);
   void on(size_t group, wire::Accepted accepted);
   void on(size_t group, wire::Tokens tokens);
-  void on(size_t group, wire::Finished finished);
-  void on(size_t group, wire::Rejected rejected);
+  void on(size_t group, const wire::Finished& finished);
+  void on(size_t group, const wire::Rejected& rejected);
   void take_chunk(size_t group, wire::TokenChunk chunk);
   Result<size_t> choose_group(const std::string& model) const;
-  void lose_group(size_t group, const std::string& why);
+  void lose_group(size_t index, const std::string& why);
   void end_sequence(uint64_t number, const wire::Finished& finished);
   void finish(uint64_t number, OutputChunk last);
   void abandon(RequestId id, wire::FinishReason reason);
