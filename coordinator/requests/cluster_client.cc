@@ -9,6 +9,7 @@
 
 #include "common/base/limits.h"
 #include "common/base/log.h"
+#include "common/base/reminder.h"
 #include "common/wire/codec.h"
 
 namespace krait::requests {
@@ -20,6 +21,7 @@ class ClusterClient::Loop final {
       : addresses_(options.addresses),
         name_(options.name),
         transport_(std::move(transport)),
+        clock_(clock),
         core_(std::move(options), clock, std::move(observer)) {}
 
   ~Loop() {
@@ -47,8 +49,18 @@ class ClusterClient::Loop final {
   }
 
   std::vector<GroupSnapshot> groups() const {
-    const std::scoped_lock lock(mutex_);
-    return groups_;
+    std::vector<GroupSnapshot> groups;
+    {
+      const std::scoped_lock lock(mutex_);
+      groups = groups_;
+    }
+    // This thread may run before the core's does, after both were stopped.
+    for (auto& group : groups) {
+      const bool silent = clock_.now_ns() - group.last_heard_ns > limits::kPeerTimeoutNs;
+      group.connected = group.connected && !silent;
+      group.serving = group.serving && !silent;
+    }
+    return groups;
   }
   uint32_t open_requests() const { return open_requests_; }
   RequestId next_id() { return next_id_.fetch_add(1, std::memory_order_relaxed); }
@@ -72,6 +84,18 @@ class ClusterClient::Loop final {
       core_.tick();
       send_all();
       publish();
+      say_what_is_awaited();
+    }
+  }
+
+  void say_what_is_awaited() {
+    const int64_t now_ns = clock_.now_ns();
+    reminders_.resize(addresses_.size());
+    for (size_t group = 0; group < addresses_.size(); ++group) {
+      const GroupSnapshot& known = groups_[group];  // written by this thread alone
+      if (!reminders_[group].due(!known.connected, now_ns)) continue;
+      log_warning("waiting for the leader of group {} at {}: nothing was heard from there for {} s", known.name,
+                  addresses_[group], reminders_[group].seconds(now_ns));
     }
   }
 
@@ -105,7 +129,9 @@ class ClusterClient::Loop final {
   const std::string name_;
   std::unique_ptr<transport::Transport> transport_;
   std::vector<transport::EndpointId> endpoints_;
+  const Clock& clock_;
   RequestCore core_;
+  std::vector<Reminder> reminders_;  // one a group
   std::atomic<bool> stop_ = false;
   std::atomic<uint32_t> open_requests_ = 0;
   std::atomic<RequestId> next_id_ = 1;

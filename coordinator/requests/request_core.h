@@ -105,6 +105,7 @@ class RequestCore final {
     int64_t deadline_ns = 0;
   };
 
+  void notice_pause();
   void check_model(wire::Status& status) const;
   void on(size_t group, wire::Status status);
   void on(size_t group, wire::Tokens tokens);
@@ -128,6 +129,8 @@ class RequestCore final {
   std::map<uint64_t, Sequence> sequences_;  // by wire number
   uint64_t next_number_ = 1;
   int64_t last_heartbeat_ns_ = 0;
+  int64_t last_turn_ns_ = 0;   // when this machine last ran
+  int64_t deaf_until_ns_ = 0;  // after a pause: what comes until then was said before its end
   std::vector<GroupMessage> outgoing_;
 };
 

@@ -39,6 +39,12 @@ Result<int64_t> weight_bytes(const ModelPlan& plan, const RankOptions& rank) {
   return elements * dtype_bytes(rank.dtype);
 }
 
+/// Whether a rank that fails so would fail again: for want of something on its machine or in its files, not of a peer.
+bool is_own_fault(Errc code) {
+  return code == Errc::kResourceExhausted || code == Errc::kCorrupt || code == Errc::kUnsupported ||
+         code == Errc::kInvalidArgument || code == Errc::kIo || code == Errc::kNotFound;
+}
+
 /// Group names become names of sockets and segments.
 Status check_group_name(const std::string& name) {
   const auto allowed = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '-' || c == '_'; };
@@ -119,8 +125,17 @@ Status ShardDaemon::open() {
 }
 
 std::vector<wire::Message> ShardDaemon::take_answers() {
-  const std::scoped_lock lock(mutex_);
-  return std::exchange(answers_, {});
+  std::vector<wire::Message> answers;
+  {
+    const std::scoped_lock lock(mutex_);
+    answers = std::exchange(answers_, {});
+  }
+  for (const auto& answer : answers) {
+    if (std::holds_alternative<wire::Ready>(answer)) was_ready_ = true;
+    const auto* failed = std::get_if<wire::Failed>(&answer);
+    if (failed != nullptr && !was_ready_ && is_own_fault(failed->error.code)) cannot_start_ = failed->error;
+  }
+  return answers;
 }
 
 Status ShardDaemon::run(const std::atomic<int>& stop_requests) {
@@ -230,8 +245,9 @@ Status ShardDaemon::run_leader(const std::atomic<int>& stop_requests) {
       leader.drain();
     }
     const bool ends = drain_deadline_ns != 0 && (leader.drained() || stop_requests > 1 || now_ns >= drain_deadline_ns);
-    if (ends) leader.leave();
+    if (ends || cannot_start_) leader.leave();
     deliver_from_leader(leader);
+    if (cannot_start_) return *cannot_start_;
     if (ends) return {};
     if (now_ns >= next_metrics_ns) {
       next_metrics_ns = now_ns + limits::kCoreTickNs;
@@ -291,6 +307,7 @@ Status ShardDaemon::run_rank(const std::atomic<int>& stop_requests) {
       if (std::holds_alternative<wire::Failed>(answer)) link.formed = false;
       say_to_leader(link, answer);
     }
+    if (cannot_start_) return *cannot_start_;
     for (int taken = 0; taken < limits::kMessagesPerTick; ++taken) {
       const auto packet = transport_->receive();
       if (!packet) break;

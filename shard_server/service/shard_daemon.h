@@ -90,6 +90,8 @@ class ShardDaemon final {
   transport::EndpointId coordinators_endpoint_ = -1;  // rank 0 only
   std::mutex mutex_;
   std::vector<wire::Message> answers_;  // of the worker, not yet looked at
+  bool was_ready_ = false;
+  std::optional<Error> cannot_start_;   // why this rank, which was never ready, will not be
   std::unique_ptr<RankWorker> worker_;  // last: its thread uses what is above
 };
 
