@@ -100,7 +100,7 @@ void RequestCore::fail(RequestId id, const Error& error, uint32_t retry_after_s)
 void RequestCore::from_group(size_t group, wire::Message message) {
   CHECK_LT(group, groups_.size());
   notice_pause();
-  if (clock_.now_ns() < deaf_until_ns_) return;
+  if (is_late_news(groups_[group])) return;
   groups_[group].last_heard_ns = clock_.now_ns();
   if (auto* status = std::get_if<wire::Status>(&message)) on(group, std::move(*status));
   if (auto* tokens = std::get_if<wire::Tokens>(&message)) on(group, std::move(*tokens));
@@ -112,12 +112,19 @@ void RequestCore::notice_pause() {
   const int64_t now_ns = clock_.now_ns();
   const int64_t pause_ns = now_ns - std::exchange(last_turn_ns_, now_ns);
   if (pause_ns <= limits::kPeerTimeoutNs) return;
-  // The leaders have given this coordinator up. What they said meanwhile has waited here and tells of times gone by;
-  // they answer a new Hello.
-  deaf_until_ns_ = now_ns + limits::kHeartbeatNs;
+  // The leaders have given this coordinator up.
   for (size_t group = 0; group < groups_.size(); ++group) {
     if (groups_[group].connected) lose_group(group, "this coordinator did not run for a while");
+    groups_[group].lost_touch = true;
   }
+}
+
+bool RequestCore::is_late_news(Group& group) const {
+  // What was said while nothing was delivered arrives first and at once, and tells of times gone by: a group that
+  // served then. The leader answers a new Hello.
+  const int64_t now_ns = clock_.now_ns();
+  if (std::exchange(group.lost_touch, false)) group.deaf_until_ns = now_ns + limits::kHeartbeatNs;
+  return now_ns < group.deaf_until_ns;
 }
 
 void RequestCore::check_model(wire::Status& status) const {
@@ -311,6 +318,7 @@ void RequestCore::tick() {
   for (size_t group = 0; group < groups_.size(); ++group) {
     if (groups_[group].connected && now_ns - groups_[group].last_heard_ns > limits::kPeerTimeoutNs) {
       lose_group(group, "its leader is silent");
+      groups_[group].lost_touch = true;
     }
   }
   for (size_t group = 0; group < groups_.size(); ++group) {

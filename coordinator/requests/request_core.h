@@ -81,6 +81,8 @@ class RequestCore final {
     std::string name;
     bool connected = false;
     int64_t last_heard_ns = 0;
+    bool lost_touch = false;    // nothing was heard for too long: the first words after that are old ones, and late
+    int64_t deaf_until_ns = 0;  // to those
     wire::Status status;
     std::set<uint64_t> open;                   // wire numbers of its sequences
     std::vector<wire::Cancel> unsent_cancels;  // at most one a sequence that was open
@@ -106,6 +108,7 @@ class RequestCore final {
   };
 
   void notice_pause();
+  bool is_late_news(Group& group) const;
   void check_model(wire::Status& status) const;
   void on(size_t group, wire::Status status);
   void on(size_t group, wire::Tokens tokens);
@@ -129,8 +132,7 @@ class RequestCore final {
   std::map<uint64_t, Sequence> sequences_;  // by wire number
   uint64_t next_number_ = 1;
   int64_t last_heartbeat_ns_ = 0;
-  int64_t last_turn_ns_ = 0;   // when this machine last ran
-  int64_t deaf_until_ns_ = 0;  // after a pause: what comes until then was said before its end
+  int64_t last_turn_ns_ = 0;  // when this machine last ran
   std::vector<GroupMessage> outgoing_;
 };
 

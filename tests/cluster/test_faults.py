@@ -28,11 +28,9 @@ CHOSEN = {
     ("leader", "kill", "prefill"),
     ("leader", "stop", "decode"),
     ("rank 1", "cut", "decode"),
-    ("coordinator", "cut", "prefill"),
     ("coordinator", "stop", "decode"),
     ("rank 1", "kill", "load"),
     ("launcher", "kill", "decode"),
-    ("leader", "kill", "drain"),
 }
 LOST_WITHIN_S = 12.0  # the promise is 3 s without a word, and a machine that is busy
 BACK_WITHIN_S = 60.0
