@@ -68,22 +68,26 @@ Status check_options(const Options& options) {
 
 Result<bool> read_options(int argc, char** argv, Options& options) {
   Settings settings("krait-coordinator", "The REST API of a cluster.", version());
+  settings.section("Addresses");
   settings.add("host", options.host, "address of the API");
   settings.add("port", options.port, "port of the API; 0 picks one", 0, 65'535);
-  settings.add("http-threads", options.http_threads, "threads for sockets", 1, limits::kMaxThreads);
-  settings.add("api-threads", options.api_threads, "threads for JSON and tokenization", 1, limits::kMaxThreads);
   settings.add("metrics-host", options.metrics_host, "address of /metrics");
   settings.add("metrics-port", options.metrics_port, "port of /metrics; 0 picks one", 0, 65'535);
   settings.add("run-dir", options.run_dir, "folder of the groups' sockets", true);
   settings.add("group", options.groups, "name of a group (may stand several times)", true);
+  settings.section("Model");
   settings.add("model", options.model_dir, "folder of the checkpoint: config and tokenizer are read", true);
   settings.add("served-model-name", options.served_model_name, "name clients use; the folder's name if empty");
   settings.add("tokenizer", options.tokenizer, "another tokenizer.json");
+  settings.section("Requests");
   settings.add("api-key-file", options.api_key_file, "file with one API key a line; none: no key is asked for");
   settings.add_flag("strict-fields", options.strict_fields, "refuse request fields that are not known");
   settings.add("request-timeout", options.request_timeout_s, "seconds that a request may take", 0.001, 86'400);
-  settings.add("drain-seconds", options.drain_seconds, "time for open requests to end after SIGTERM", 0, 86'400);
   settings.add("max-body-bytes", options.max_body_bytes, "largest request body", 1, limits::kMaxWireMessageBytes);
+  settings.section("Process");
+  settings.add("http-threads", options.http_threads, "threads for sockets", 1, limits::kMaxThreads);
+  settings.add("api-threads", options.api_threads, "threads for JSON and tokenization", 1, limits::kMaxThreads);
+  settings.add("drain-seconds", options.drain_seconds, "time for open requests to end after SIGTERM", 0, 86'400);
   settings.add("watch-parent-pid", options.watch_parent_pid, "stop when this parent process is gone", 0, INT32_MAX);
   ASSIGN_OR_RETURN(const bool go_on, settings.parse(argc, argv));
   if (go_on) RETURN_IF_ERROR(check_options(options));
@@ -163,6 +167,7 @@ Status serve(const Options& options) {
   init_log("coordinator", LogLevel::kInfo);
   std::atomic<int> stop_requests = 0;
   const StopWatch watch(options.watch_parent_pid, [&] { ++stop_requests; });
+  ASSIGN_OR_RETURN(const int connections, connections_within(raise_descriptor_limit(), limits::kMaxConnections));
   const SteadyClock clock;
   metrics::Registry registry(metrics::Process::kCoordinator);
   api::CoordinatorMetrics figures(registry);
@@ -196,13 +201,16 @@ Status serve(const Options& options) {
   http.port = static_cast<uint16_t>(options.port);
   http.threads = static_cast<int>(options.http_threads);
   http.max_body_bytes = options.max_body_bytes;
-  ASSIGN_OR_RETURN(const auto server, http::HttpServer::start(http, api.handler(), [&](const auto& record) {
-                     figures.observe_access(record);
-                     log_access(record);
-                   }));
+  http.max_connections = connections;
+  ASSIGN_OR_RETURN(const auto server,
+                   blame_option("port", http::HttpServer::start(http, api.handler(), [&](const auto& record) {
+                                  figures.observe_access(record);
+                                  log_access(record);
+                                })));
   ASSIGN_OR_RETURN(const auto exposition,
-                   metrics::MetricsServer::start(options.metrics_host, static_cast<uint16_t>(options.metrics_port),
-                                                 [&] { return registry.render(); }));
+                   blame_option("metrics-port", metrics::MetricsServer::start(
+                                                    options.metrics_host, static_cast<uint16_t>(options.metrics_port),
+                                                    [&] { return registry.render(); })));
   std::printf("READY {\"pid\":%d,\"port\":%d,\"metrics_port\":%d}\n", getpid(), server->port(), exposition->port());
   std::fflush(stdout);
   log_info("serving '{}' on {}:{}", api.model().name, options.host, server->port());

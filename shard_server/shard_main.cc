@@ -26,21 +26,26 @@ struct Options final {
 Result<bool> read_options(int argc, char** argv, Options& options) {
   Settings settings("krait-shard", "One rank of a group: holds its slice of a model and runs it.", version());
   auto& s = options.shard;
+  settings.section("Place in the group");
+  settings.add("group", s.group, "name of the group");
   settings.add("rank", s.rank, "this process among its group; 0 leads", 0, limits::kMaxWorld - 1);
   settings.add("world", s.world, "ranks of the group", 1, limits::kMaxWorld);
   settings.add("host-ranks", s.host_ranks, "ranks of all groups on this host; 0: those of this group", 0, 4096);
-  settings.add("group", s.group, "name of the group");
+  settings.section("Addresses");
   settings.add("run-dir", s.run_dir, "folder for the group's sockets", true);
+  settings.add("metrics-host", options.metrics_host, "address of /metrics");
+  settings.add("metrics-port", options.metrics_port, "port of /metrics; 0 picks one", 0, 65'535);
+  settings.section("Model");
   settings.add("model", s.model_dir, "folder of the checkpoint", true);
   settings.add("served-model-name", s.served_model_name, "name clients use; the folder's name if empty");
   settings.add_choice("dtype", s.dtype, "type of the weights in memory", {"f32", "bf16"});
-  settings.add("threads", s.threads, "threads of this rank", 1, limits::kMaxThreads);
+  settings.section("Sequences");
   settings.add("slots", s.slots, "sequences that may run at once; 0: as many as memory allows", 0, limits::kMaxSlots);
   settings.add("max-queue", s.max_queue, "sequences that may wait", 0, limits::kMaxQueue);
   settings.add("max-step-ms", s.max_step_ms, "time that prefill may fill a step up to", 0.1, 60'000);
+  settings.section("Process");
+  settings.add("threads", s.threads, "threads of this rank", 1, limits::kMaxThreads);
   settings.add("drain-seconds", s.drain_seconds, "time for open sequences to end after SIGTERM", 0, 86'400);
-  settings.add("metrics-host", options.metrics_host, "address of /metrics");
-  settings.add("metrics-port", options.metrics_port, "port of /metrics; 0 picks one", 0, 65'535);
   settings.add("watch-parent-pid", options.watch_parent_pid, "stop when this parent process is gone", 0, INT32_MAX);
   return settings.parse(argc, argv);
 }
@@ -49,11 +54,14 @@ Status serve(const Options& options) {
   init_log(fmt::format("shard {}/{}", options.shard.group, options.shard.rank), LogLevel::kInfo);
   std::atomic<int> stop_requests = 0;
   const StopWatch watch(options.watch_parent_pid, [&] { ++stop_requests; });
+  ASSIGN_OR_RETURN([[maybe_unused]] const int peers,
+                   connections_within(raise_descriptor_limit(), limits::kMaxCoordinators));
   const SteadyClock clock;
   ASSIGN_OR_RETURN(auto daemon, shard::ShardDaemon::start(options.shard, clock));
   ASSIGN_OR_RETURN(const auto metrics,
-                   metrics::MetricsServer::start(options.metrics_host, static_cast<uint16_t>(options.metrics_port),
-                                                 [&] { return daemon->metrics().render(); }));
+                   blame_option("metrics-port", metrics::MetricsServer::start(
+                                                    options.metrics_host, static_cast<uint16_t>(options.metrics_port),
+                                                    [&] { return daemon->metrics().render(); })));
   daemon->set_metrics_port(metrics->port());
   std::printf("READY {\"pid\":%d,\"metrics_port\":%d}\n", getpid(), metrics->port());
   std::fflush(stdout);

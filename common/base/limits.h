@@ -117,6 +117,11 @@ inline constexpr int kMaxRankRivals = 16;  // processes that say they are the sa
 inline constexpr int64_t kFirstWaitWordNs = 5 * kSecond;  // who waits for a peer says so after this long
 inline constexpr int64_t kNextWaitWordNs = 30 * kSecond;  // and then this often
 
+// Processes.
+inline constexpr int64_t kHardStopNs = 5 * kSecond;  // from the second request to stop to the end, whatever runs
+inline constexpr int kDescriptorsBeside = 256;       // of a daemon, beside the connections of its clients
+inline constexpr int kLeastConnections = 16;         // with fewer descriptors than these need, nothing is served
+
 // Scheduling.
 inline constexpr int64_t kMaxGroupNameBytes = 24;  // part of the names of sockets and segments
 inline constexpr int kMaxPlansInFlight = 2;

@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -12,6 +13,9 @@
 #include <limits>
 #include <string>
 
+#include "common/base/clock.h"
+#include "common/base/limits.h"
+#include "common/base/log.h"
 #include "common/base/units.h"
 
 namespace krait {
@@ -28,7 +32,7 @@ sigset_t stop_signals() {
 }
 
 /// The first two words of a one-line file; "max" and what is missing read as -1.
-std::pair<int64_t, int64_t> two_numbers(const char* path) {
+std::pair<int64_t, int64_t> two_numbers(const std::string& path) {
   std::ifstream file(path);
   std::string first, second;
   file >> first >> second;
@@ -37,6 +41,37 @@ std::pair<int64_t, int64_t> two_numbers(const char* path) {
     return std::stoll(text);
   };
   return {number(first), number(second)};
+}
+
+/// The number after `key` in a file of "key number" lines; -1 if there is none.
+int64_t number_after(const std::string& path, std::string_view wanted) {
+  std::ifstream file(path);
+  std::string key, value, rest;
+  while (file >> key >> value && std::getline(file, rest)) {
+    if (key == wanted && !value.empty() && value.size() <= 18 &&
+        value.find_first_not_of("0123456789") == std::string::npos)
+      return std::stoll(value);
+  }
+  return -1;
+}
+
+/// What one cgroup leaves; "no limit" is the most there can be.
+int64_t left_in_cgroup(const std::string& folder) {
+  const int64_t most = two_numbers(folder + "/memory.max").first;
+  const int64_t used = two_numbers(folder + "/memory.current").first;
+  if (most < 0 || used < 0) return std::numeric_limits<int64_t>::max();
+  const int64_t droppable = std::max<int64_t>(0, number_after(folder + "/memory.stat", "inactive_file"));
+  return std::max<int64_t>(0, most - std::max<int64_t>(0, used - droppable));
+}
+
+/// This process's folder under the root of cgroups (version 2): "0::/a/b" is "/a/b"; empty where it is the root.
+std::string own_cgroup(const std::string& path) {
+  std::ifstream file(path);
+  constexpr std::string_view kVersion2 = "0::";
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with(kVersion2)) return line == "0::/" ? "" : line.substr(kVersion2.size());
+  }
+  return "";
 }
 
 }  // namespace
@@ -56,14 +91,24 @@ StopWatch::~StopWatch() {
 
 void StopWatch::run(int64_t parent_pid) {
   const sigset_t set = stop_signals();
+  const SteadyClock clock;
   bool orphan = false;
+  int requests = 0;
+  int64_t hard_stop_ns = std::numeric_limits<int64_t>::max();
+  const auto stop = [&] {
+    if (++requests == 2) hard_stop_ns = clock.now_ns() + limits::kHardStopNs;
+    on_stop_();
+  };
   while (!done_) {
     const timespec timeout{0, kParentPollNs};
-    if (sigtimedwait(&set, nullptr, &timeout) > 0) on_stop_();
+    if (sigtimedwait(&set, nullptr, &timeout) > 0) stop();
     if (parent_pid > 0 && !orphan && getppid() != parent_pid) {
       orphan = true;
-      on_stop_();
+      stop();
     }
+    if (clock.now_ns() < hard_stop_ns) continue;
+    log_error("stopped: still busy {} s after the second request to stop", limits::kHardStopNs / kSecond);
+    _exit(1);
   }
 }
 
@@ -77,16 +122,40 @@ int allowed_cores() {
   return cores;
 }
 
-int64_t available_memory_bytes() {
-  int64_t available = std::numeric_limits<int64_t>::max();
-  std::ifstream meminfo("/proc/meminfo");
-  for (std::string key, rest; meminfo >> key && std::getline(meminfo, rest);) {
-    if (key == "MemAvailable:") available = std::stoll(rest) * kKiB;
+int64_t available_memory_bytes(const MemoryFiles& files) {
+  const int64_t machine = number_after(files.meminfo, "MemAvailable:");
+  int64_t available = machine >= 0 ? machine * kKiB : std::numeric_limits<int64_t>::max();
+  // The limit of every cgroup from our own up to the root holds for us. In a container the root is our own.
+  std::string folder = own_cgroup(files.own_cgroup);
+  while (true) {
+    available = std::min(available, left_in_cgroup(files.cgroups + folder));
+    if (folder.empty()) return available;
+    folder.resize(folder.find_last_of('/') == std::string::npos ? 0 : folder.find_last_of('/'));
   }
-  const int64_t most = two_numbers("/sys/fs/cgroup/memory.max").first;
-  const int64_t used = two_numbers("/sys/fs/cgroup/memory.current").first;
-  if (most >= 0 && used >= 0) available = std::min(available, std::max<int64_t>(0, most - used));
-  return available;
+}
+
+int64_t raise_descriptor_limit() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return limits::kDescriptorsBeside;
+  const rlimit raised{limit.rlim_max, limit.rlim_max};
+  if (limit.rlim_cur < limit.rlim_max && setrlimit(RLIMIT_NOFILE, &raised) == 0) limit = raised;
+  return static_cast<int64_t>(std::min<rlim_t>(limit.rlim_cur, std::numeric_limits<int32_t>::max()));
+}
+
+Result<int> connections_within(int64_t descriptors, int most) {
+  const int64_t wanted = int64_t{most} + limits::kDescriptorsBeside;
+  if (descriptors >= wanted) return most;
+  const int64_t left = descriptors - limits::kDescriptorsBeside;
+  if (left < limits::kLeastConnections) {
+    return Error{Errc::kResourceExhausted,
+                 fmt::format("{} open files are too few: at least {} are needed (ulimit -Hn, LimitNOFILE=)",
+                             descriptors, limits::kLeastConnections + limits::kDescriptorsBeside),
+                 ""};
+  }
+  log_warning(
+      "{} open files allow {} connections at once and not {}: {} are needed for those (ulimit -Hn, LimitNOFILE=)",
+      descriptors, left, most, wanted);
+  return static_cast<int>(left);
 }
 
 }  // namespace krait

@@ -4,11 +4,15 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <string>
 #include <thread>
+
+#include "common/base/result.h"
 
 namespace krait {
 
-/// Turns SIGTERM, SIGINT and the death of the parent into calls. Make it before any other thread, in main().
+/// Turns SIGTERM, SIGINT and the death of the parent into calls. Make it before any other thread, in main(). A process
+/// that is still there limits::kHardStopNs after the second one ends with code 1, whatever it is doing.
 class StopWatch final {
  public:
   /// `on_stop` is called on the watch's own thread, once for each signal; `parent_pid` > 0 adds a call when that
@@ -29,7 +33,21 @@ class StopWatch final {
 /// Cores that this process may use: the affinity mask, or less where a cgroup (version 2) sets a quota. At least 1.
 int allowed_cores();
 
-/// Bytes of memory that could be allocated now: MemAvailable, or what a cgroup (version 2) leaves, if that is less.
-int64_t available_memory_bytes();
+/// Where the kernel tells of memory. For tests: other places.
+struct MemoryFiles final {
+  std::string meminfo = "/proc/meminfo";
+  std::string own_cgroup = "/proc/self/cgroup";
+  std::string cgroups = "/sys/fs/cgroup";
+};
+
+/// Bytes of memory that could be allocated now: MemAvailable, or what this process's cgroup (version 2) or one above it
+/// leaves, if that is less. File pages that the kernel may drop count as free.
+int64_t available_memory_bytes(const MemoryFiles& files = {});
+
+/// Descriptors that this process may have open; the soft limit has been raised to the hard one.
+int64_t raise_descriptor_limit();
+
+/// Of `most` connections, how many `descriptors` allow: fewer with a warning. kResourceExhausted: too few to serve.
+Result<int> connections_within(int64_t descriptors, int most);
 
 }  // namespace krait

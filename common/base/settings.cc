@@ -33,12 +33,34 @@ class TomlConfig final : public CLI::Config {
   const std::shared_ptr<std::vector<TomlEntry>> entries_;
 };
 
+/// A line for each option, under the titles of their sections.
+class Help final : public CLI::Formatter {
+ public:
+  std::string make_usage(const CLI::App* /*app*/, std::string name) const override {
+    return fmt::format("Usage: {} [options]\n\n", name);
+  }
+  std::string make_group(std::string title, bool /*is_positional*/,
+                         std::vector<const CLI::Option*> options) const override {
+    std::string text = fmt::format("{}:\n", title);
+    for (const CLI::Option* option : options) {
+      const bool takes_a_value = option->get_items_expected_max() > 0;
+      text += fmt::format("  {:<28} {}\n", option->get_name() + (takes_a_value ? " " + option->get_type_name() : ""),
+                          option->get_description());
+    }
+    return text;
+  }
+};
+
 }  // namespace
 
 struct Settings::Parser final {
   CLI::App app;
+  std::string section = "Options";
   std::shared_ptr<std::vector<TomlEntry>> entries = std::make_shared<std::vector<TomlEntry>>();
 
+  CLI::Option* named(CLI::Option* option, std::string_view kind, std::string description) const {
+    return option->group(section)->type_name(std::string(kind))->description(std::move(description));
+  }
   /// The line of the file that sets what an error is about, if it is not the command line that does.
   std::string place_of(std::string_view message, int argc, const char* const* argv) const {
     for (const TomlEntry& entry : *entries) {
@@ -57,39 +79,53 @@ struct Settings::Parser final {
 
 Settings::Settings(std::string_view program, std::string_view description, std::string_view version)
     : parser_(std::make_unique<Parser>()) {
+  constexpr const char* kOwn = "Also";
   auto& app = parser_->app;
   app.name(std::string(program));
   app.description(std::string(description));
-  app.set_version_flag("--version", fmt::format("{} {}", program, version));
+  app.formatter(std::make_shared<Help>());
+  app.set_help_flag("--help", "this text, and nothing else")->group(kOwn);
+  app.set_version_flag("--version", fmt::format("{} {}", program, version), "the version, and nothing else")
+      ->group(kOwn);
   app.config_formatter(std::make_shared<TomlConfig>(parser_->entries));
-  app.set_config("--config", "", "TOML file with these settings; the command line wins");
+  app.set_config("--config", "", "TOML file with these settings; the command line wins")
+      ->type_name("FILE")
+      ->group(kOwn);
   app.allow_config_extras(CLI::config_extras_mode::error);
 }
 
 Settings::~Settings() = default;
 
+void Settings::section(std::string_view title) {
+  parser_->section = title;
+}
+
 void Settings::add(std::string_view name, std::string& target, std::string_view help, bool required) {
-  parser_->app.add_option(fmt::format("--{}", name), target, std::string(help))
-      ->capture_default_str()
+  const std::string note = required ? " (required)" : target.empty() ? "" : fmt::format(" (default: {})", target);
+  parser_->named(parser_->app.add_option(fmt::format("--{}", name), target), "TEXT", fmt::format("{}{}", help, note))
       ->required(required);
 }
 
 void Settings::add(std::string_view name, std::vector<std::string>& target, std::string_view help, bool required) {
-  parser_->app.add_option(fmt::format("--{}", name), target, std::string(help))
+  parser_
+      ->named(parser_->app.add_option(fmt::format("--{}", name), target), "TEXT",
+              fmt::format("{}{}", help, required ? " (required)" : ""))
       ->required(required)
       ->allow_extra_args(false);  // one value each time: "--group g0 stray" is a mistake
 }
 
 void Settings::add(std::string_view name, int64_t& target, std::string_view help, int64_t least, int64_t most) {
-  parser_->app.add_option(fmt::format("--{}", name), target, std::string(help))
-      ->capture_default_str()
-      ->check(CLI::Range(least, most));
+  parser_
+      ->named(parser_->app.add_option(fmt::format("--{}", name), target), "N",
+              fmt::format("{} ({} to {}; default: {})", help, least, most, target))
+      ->check(CLI::Range(least, most).description(""));
 }
 
 void Settings::add(std::string_view name, double& target, std::string_view help, double least, double most) {
-  parser_->app.add_option(fmt::format("--{}", name), target, std::string(help))
-      ->capture_default_str()
-      ->check(CLI::Range(least, most))
+  parser_
+      ->named(parser_->app.add_option(fmt::format("--{}", name), target), "X",
+              fmt::format("{} ({} to {}; default: {})", help, least, most, target))
+      ->check(CLI::Range(least, most).description(""))
       ->check([](const std::string& text) {
         // No comparison with a NaN holds, so it passes every range.
         double value = 0;
@@ -100,13 +136,14 @@ void Settings::add(std::string_view name, double& target, std::string_view help,
 
 void Settings::add_choice(std::string_view name, std::string& target, std::string_view help,
                           std::vector<std::string> choices) {
-  parser_->app.add_option(fmt::format("--{}", name), target, std::string(help))
-      ->capture_default_str()
-      ->check(CLI::IsMember(std::move(choices)));
+  parser_
+      ->named(parser_->app.add_option(fmt::format("--{}", name), target), "NAME",
+              fmt::format("{} ({}; default: {})", help, fmt::join(choices, ", "), target))
+      ->check(CLI::IsMember(std::move(choices)).description(""));
 }
 
 void Settings::add_flag(std::string_view name, bool& target, std::string_view help) {
-  parser_->app.add_flag(fmt::format("--{}", name), target, std::string(help));
+  parser_->app.add_flag(fmt::format("--{}", name), target, std::string(help))->group(parser_->section);
 }
 
 Result<bool> Settings::parse(int argc, const char* const* argv) {

@@ -19,6 +19,9 @@ class Settings final {
   Settings(std::string_view program, std::string_view description, std::string_view version);
   ~Settings();
 
+  /// Options added from now on stand under `title` in --help.
+  void section(std::string_view title);
+
   // Each adds the option --name (and the key `name` of the file) that sets `target`, whose value now is the default.
   // Targets must outlive parse().
   void add(std::string_view name, std::string& target, std::string_view help, bool required = false);
@@ -36,6 +39,15 @@ class Settings final {
   struct Parser;
   std::unique_ptr<Parser> parser_;
 };
+
+/// What an option asked for and did not get: the error's words name the option.
+template <class T>
+Result<T> blame_option(std::string_view option, Result<T> result) {
+  if (result.ok()) return result;
+  Error error = result.error();
+  error.message += fmt::format(" (asked for with --{})", option);
+  return error;
+}
 
 /// The rest of main(): exit code 2 and a line on standard error where the settings were wrong, 0 where --help or
 /// --version was all, else what `serve` ends with: 0, or 1 and a last log line.

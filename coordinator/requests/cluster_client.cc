@@ -9,6 +9,8 @@
 #include <utility>
 
 #include "common/base/limits.h"
+#include "common/base/log.h"
+#include "common/base/reminder.h"
 #include "coordinator/requests/core_loop.h"
 #include "coordinator/requests/open_requests.h"
 
@@ -31,7 +33,9 @@ class HoldingSink final : public GenerationSink {
 class ClusterClient::Loop final {
  public:
   Loop(CoreOptions options, std::unique_ptr<transport::Transport> transport, const Clock& clock, CoreObserver observer)
-      : transport_(std::move(transport)),
+      : addresses_(options.addresses),
+        transport_(std::move(transport)),
+        clock_(clock),
         open_(options.max_open_sequences, options.max_open_tokens),
         core_(std::move(options), *transport_, clock, std::move(observer)) {}
 
@@ -57,8 +61,18 @@ class ClusterClient::Loop final {
   }
 
   std::vector<GroupSnapshot> groups() const {
-    const std::scoped_lock lock(mutex_);
-    return groups_;
+    std::vector<GroupSnapshot> groups;
+    {
+      const std::scoped_lock lock(mutex_);
+      groups = groups_;
+    }
+    // This thread may run before the core's does, after both were stopped.
+    for (auto& group : groups) {
+      const bool silent = clock_.now_ns() - group.last_heard_ns > limits::kPeerTimeoutNs;
+      group.connected = group.connected && !silent;
+      group.serving = group.serving && !silent;
+    }
+    return groups;
   }
   uint32_t open_requests() const { return open_requests_; }
   OpenRequests::Hold take_room(const GenerationSpec& spec) { return open_.take(spec); }
@@ -85,6 +99,18 @@ class ClusterClient::Loop final {
         item(core_.core());
       core_.turn();
       publish();
+      say_what_is_awaited();
+    }
+  }
+
+  void say_what_is_awaited() {
+    const int64_t now_ns = clock_.now_ns();
+    reminders_.resize(addresses_.size());
+    for (size_t group = 0; group < addresses_.size(); ++group) {
+      const GroupSnapshot& known = groups_[group];  // written by this thread alone
+      if (!reminders_[group].due(!known.connected, now_ns)) continue;
+      log_warning("waiting for the leader of group {} at {}: nothing was heard from there for {} s", known.name,
+                  addresses_[group], reminders_[group].seconds(now_ns));
     }
   }
 
@@ -95,9 +121,12 @@ class ClusterClient::Loop final {
     groups_ = std::move(groups);
   }
 
+  const std::vector<std::string> addresses_;
   std::unique_ptr<transport::Transport> transport_;
+  const Clock& clock_;
   OpenRequests open_;  // before whatever holds parts of it
   CoreLoop core_;
+  std::vector<Reminder> reminders_;  // one a group
   std::atomic<bool> stop_ = false;
   std::atomic<uint32_t> open_requests_ = 0;
   std::atomic<RequestId> next_id_ = 1;

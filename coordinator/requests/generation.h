@@ -65,6 +65,7 @@ struct GroupSnapshot final {
   std::string name;
   bool connected = false;  // heard of within limits::kPeerTimeoutNs
   bool serving = false;
+  int64_t last_heard_ns = 0;    // when: its age decides, also where this process did not run for a while
   wire::Status status;          // the latest
   uint32_t open_sequences = 0;  // of this coordinator
 };

@@ -18,6 +18,7 @@ RequestCore::RequestCore(CoreOptions options, const Clock& clock, CoreObserver o
     send(group, wire::Hello{wire::kProtocolVersion, options_.incarnation, options_.name});
   }
   last_heartbeat_ns_ = clock_.now_ns();
+  last_turn_ns_ = last_heartbeat_ns_;
 }
 
 std::vector<GroupMessage> RequestCore::take_outgoing() {
@@ -27,8 +28,8 @@ std::vector<GroupMessage> RequestCore::take_outgoing() {
 std::vector<GroupSnapshot> RequestCore::groups() const {
   std::vector<GroupSnapshot> snapshots;
   for (const Group& group : groups_) {
-    snapshots.push_back(
-        {group.name, group.connected, group.serves(), group.status, static_cast<uint32_t>(group.open.size())});
+    snapshots.push_back({group.name, group.connected, group.serves(), group.last_heard_ns, group.status,
+                         static_cast<uint32_t>(group.open.size())});
   }
   return snapshots;
 }
@@ -43,6 +44,7 @@ Result<size_t> RequestCore::choose_group(const std::string& model) const {
 
 void RequestCore::submit(RequestId id, GenerationSpec spec, std::shared_ptr<GenerationSink> sink) {
   CHECK(!spec.sequences.empty());
+  notice_pause();
   const auto group = choose_group(spec.model);
   if (draining_ || !group.ok()) {
     const Error error = draining_ ? Error{Errc::kUnavailable, "the server is shutting down", ""} : group.error();
@@ -102,12 +104,33 @@ void RequestCore::fail(RequestId id, const Error& error, uint32_t retry_after_s)
 
 void RequestCore::from_group(size_t group, wire::Message message) {
   CHECK_LT(group, groups_.size());
+  notice_pause();
+  if (is_late_news(groups_[group])) return;
   groups_[group].last_heard_ns = clock_.now_ns();
   if (auto* status = std::get_if<wire::Status>(&message)) on(group, std::move(*status));
   if (auto* accepted = std::get_if<wire::Accepted>(&message)) on(group, std::move(*accepted));
   if (auto* tokens = std::get_if<wire::Tokens>(&message)) on(group, std::move(*tokens));
   if (const auto* finished = std::get_if<wire::Finished>(&message)) on(group, *finished);
   if (const auto* rejected = std::get_if<wire::Rejected>(&message)) on(group, *rejected);
+}
+
+void RequestCore::notice_pause() {
+  const int64_t now_ns = clock_.now_ns();
+  const int64_t pause_ns = now_ns - std::exchange(last_turn_ns_, now_ns);
+  if (pause_ns <= limits::kPeerTimeoutNs) return;
+  // The leaders have given this coordinator up.
+  for (size_t group = 0; group < groups_.size(); ++group) {
+    if (groups_[group].connected) lose_group(group, "this coordinator did not run for a while");
+    groups_[group].lost_touch = true;
+  }
+}
+
+bool RequestCore::is_late_news(Group& group) const {
+  // What was said while nothing was delivered arrives first and at once, and tells of times gone by: a group that
+  // served then. The leader answers a new Hello.
+  const int64_t now_ns = clock_.now_ns();
+  if (std::exchange(group.lost_touch, false)) group.deaf_until_ns = now_ns + limits::kHeartbeatNs;
+  return now_ns < group.deaf_until_ns;
 }
 
 void RequestCore::check_model(wire::Status& status) const {
@@ -306,6 +329,7 @@ void RequestCore::fail_all(const Error& error) {
 }
 
 void RequestCore::tick() {
+  notice_pause();
   const int64_t now_ns = clock_.now_ns();
   if (now_ns - last_heartbeat_ns_ >= limits::kHeartbeatNs) {
     last_heartbeat_ns_ = now_ns;
@@ -318,6 +342,7 @@ void RequestCore::tick() {
   for (size_t group = 0; group < groups_.size(); ++group) {
     if (groups_[group].connected && now_ns - groups_[group].last_heard_ns > limits::kPeerTimeoutNs) {
       lose_group(group, "its leader is silent");
+      groups_[group].lost_touch = true;
     }
   }
   for (size_t group = 0; group < groups_.size(); ++group) {

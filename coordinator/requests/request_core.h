@@ -87,6 +87,8 @@ class RequestCore final {
     std::string name;
     bool connected = false;
     int64_t last_heard_ns = 0;
+    bool lost_touch = false;    // nothing was heard for too long: the first words after that are old ones, and late
+    int64_t deaf_until_ns = 0;  // to those
     wire::Status status;
     std::set<uint64_t> open;                   // wire numbers of its sequences
     std::vector<wire::Cancel> unsent_cancels;  // at most one a sequence that was open
@@ -112,6 +114,8 @@ class RequestCore final {
     int64_t deadline_ns = 0;
   };
 
+  void notice_pause();
+  bool is_late_news(Group& group) const;
   void check_model(wire::Status& status) const;
   void on(size_t index, wire::Status status);
   void on(size_t group, wire::Accepted accepted);
@@ -139,6 +143,7 @@ class RequestCore final {
   std::map<uint64_t, Sequence> sequences_;             // by wire number
   uint64_t next_number_ = 1;
   int64_t last_heartbeat_ns_ = 0;
+  int64_t last_turn_ns_ = 0;  // when this machine last ran
   std::vector<GroupMessage> outgoing_;
 };
 

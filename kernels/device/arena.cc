@@ -10,6 +10,7 @@
 
 #include "common/base/check.h"
 #include "common/base/log.h"
+#include "common/base/process.h"
 #include "common/base/units.h"
 
 namespace krait::kernels {
@@ -68,6 +69,13 @@ Status Arena::map_chunk(int64_t bytes) {
   if (bytes > kMaxBytes) {
     errno = ENOMEM;
     return out_of_memory(bytes);
+  }
+  // The kernel promises more than it has, and then ends the process that believes it.
+  if (const int64_t free_bytes = available_memory_bytes(); bytes > free_bytes) {
+    return Error{Errc::kResourceExhausted,
+                 fmt::format("{} MiB of memory are needed at once and {} MiB are free (machine and cgroup)",
+                             ceil_div(bytes, kMiB), free_bytes / kMiB),
+                 ""};
   }
   // The length is no multiple of a huge page: the last, partly used one would be resident as a whole.
   const int64_t length = round_up(std::max<int64_t>(bytes, 1), kPageBytes);

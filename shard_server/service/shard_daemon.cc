@@ -38,6 +38,14 @@ Result<int64_t> weight_bytes(const ModelPlan& plan, const RankOptions& rank) {
   return elements * dtype_bytes(rank.dtype);
 }
 
+constexpr int kStopAtOnce = 2;  // stop requests (shard_loop.h)
+
+/// Whether a rank that fails so would fail again: for want of something on its machine or in its files, not of a peer.
+bool is_own_fault(Errc code) {
+  return code == Errc::kResourceExhausted || code == Errc::kCorrupt || code == Errc::kUnsupported ||
+         code == Errc::kInvalidArgument || code == Errc::kIo || code == Errc::kNotFound;
+}
+
 /// Group names become names of sockets and segments.
 Status check_group_name(const std::string& name) {
   const auto allowed = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '-' || c == '_'; };
@@ -110,8 +118,17 @@ Status ShardDaemon::open() {
 }
 
 std::vector<wire::Message> ShardDaemon::take_answers() {
-  const std::scoped_lock lock(mutex_);
-  return std::exchange(answers_, {});
+  std::vector<wire::Message> answers;
+  {
+    const std::scoped_lock lock(mutex_);
+    answers = std::exchange(answers_, {});
+  }
+  for (const auto& answer : answers) {
+    if (std::holds_alternative<wire::Ready>(answer)) was_ready_ = true;
+    const auto* failed = std::get_if<wire::Failed>(&answer);
+    if (failed != nullptr && !was_ready_ && is_own_fault(failed->error.code)) cannot_start_ = failed->error;
+  }
+  return answers;
 }
 
 LoopOptions ShardDaemon::loop_options() const {
@@ -138,7 +155,10 @@ Status ShardDaemon::run(const std::atomic<int>& stop_requests) {
   const auto loop = make_shard_loop(loop_options(), {clock_, *transport_, endpoints_, *worker_, *shard_metrics_});
   while (true) {
     transport_->wait(limits::kCoreTickNs);
-    if (const auto ended = loop->turn(stop_requests, take_answers())) return *ended;
+    auto answers = take_answers();
+    const auto ended = loop->turn(cannot_start_ ? kStopAtOnce : stop_requests.load(), std::move(answers));
+    if (cannot_start_) return *cannot_start_;  // the others were told in this turn
+    if (ended) return *ended;
   }
 }
 

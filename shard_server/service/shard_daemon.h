@@ -66,6 +66,8 @@ class ShardDaemon final {
   GroupEndpoints endpoints_;
   std::mutex mutex_;
   std::vector<wire::Message> answers_;  // of the worker, not yet looked at
+  bool was_ready_ = false;
+  std::optional<Error> cannot_start_;   // why this rank, which was never ready, will not be
   std::unique_ptr<RankWorker> worker_;  // last: its thread uses what is above
 };
 

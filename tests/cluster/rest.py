@@ -2,7 +2,9 @@
 
 import http.client
 import json
+import math
 import socket
+import time
 
 from launch import get_json
 
@@ -57,11 +59,14 @@ class Stream:
     def status(self):
         return self._begin().status
 
-    def read_event(self):
-        """The next event's document; "[DONE]" at its end; None where the connection ended."""
+    def read_event(self, until=math.inf):
+        """The next event's document; "[DONE]" at its end; None where the connection ended. TimeoutError when comments are
+        all that comes until that time."""
         response = self._begin()
         while True:
             line = response.readline()
+            if time.monotonic() > until:
+                raise TimeoutError("no event, but comments")
             if not line:
                 return None
             if line.startswith(b"data: "):

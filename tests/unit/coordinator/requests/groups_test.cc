@@ -154,7 +154,41 @@ TEST_F(Groups, ASilentGroupEndsEveryOpenRequestOfItsOwn) {
   EXPECT_FALSE(core->groups()[0].serving);
   EXPECT_EQ(core->groups()[0].open_sequences, 0u);
   core->from_group(0, serving());
+  EXPECT_FALSE(core->groups()[0].serving) << "this may have been on its way for long (a network that was cut)";
+  beat(1, limits::kHeartbeatNs);
+  core->from_group(0, serving());
   EXPECT_TRUE(core->groups()[0].serving) << "it is heard again";
+}
+
+TEST_F(Groups, WhoDidNotRunForAWhileTrustsNothingThatWaitedForIt) {
+  make(1);
+  core->from_group(0, serving());
+  const auto sink = submit(spec_of());
+  const uint64_t request = number();
+  // Stopped and going on (SIGSTOP, SIGCONT): the leader has given us up meanwhile, or is dead. What it said before
+  // waits.
+  clock.advance(limits::kPeerTimeoutNs + 1);
+  core->from_group(0, serving());
+  EXPECT_FALSE(core->groups()[0].serving);
+  expect_error(*sink, Errc::kUnavailable, "did not run", true);
+  tokens(request, 0, {5});
+  expect_error(*submit(spec_of()), Errc::kUnavailable, "", true);
+  clock.advance(limits::kHeartbeatNs);
+  core->tick();
+  EXPECT_FALSE(take<wire::Hello>(0).empty());
+  core->from_group(0, serving());
+  EXPECT_TRUE(core->groups()[0].serving) << "this was said in answer to the Hello";
+  EXPECT_FALSE(submit(spec_of())->over());
+}
+
+TEST_F(Groups, ARequestAfterAPauseIsNotSentToAGroupOfBefore) {
+  make(1);
+  core->from_group(0, serving());
+  take<wire::Submit>();
+  clock.advance(limits::kPeerTimeoutNs + 1);
+  const auto sink = submit(spec_of());
+  EXPECT_TRUE(sink->over());
+  EXPECT_TRUE(take<wire::Submit>().empty());
 }
 
 TEST_F(Groups, AGroupThatStopsServingSaysWhy) {

@@ -5,6 +5,7 @@
 
 #include <cstring>
 
+#include "common/base/process.h"
 #include "common/base/units.h"
 
 namespace krait::kernels {
@@ -61,6 +62,16 @@ TEST(ArenaTest, TooMuchIsAnError) {
   EXPECT_FALSE(arena.reserve(int64_t{1} << 56).ok());
   EXPECT_EQ(arena.bytes(), 0);
   EXPECT_TRUE(arena.allocate(10).ok());
+}
+
+TEST(ArenaTest, MoreThanIsFreeIsRefusedInWordsAndNotByTheKernelLater) {
+  Arena arena;
+  // Address space enough, and memory too for a kernel that overcommits: it would end the process when it is written to.
+  const Result<std::byte*> refused = arena.allocate(available_memory_bytes() + kGiB);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().code, Errc::kResourceExhausted);
+  EXPECT_NE(refused.error().message.find("MiB are free"), std::string::npos) << refused.error().message;
+  EXPECT_EQ(arena.mapped_bytes(), 0);
 }
 
 }  // namespace

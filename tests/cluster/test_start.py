@@ -1,0 +1,237 @@
+"""What a process is refused for at its start, what it says while it waits, how it ends: exit codes and last words."""
+
+import contextlib
+import pathlib
+import os
+import re
+import resource
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import threading
+import time
+
+import pytest
+
+from launch import UP, get_json, wait_for
+from reference import DEMO_MODEL, golden_model
+from rest import Stream, complete
+
+ENDS_WITHIN_S = 30
+
+
+class Process:
+    """One daemon, started as a service manager would."""
+
+    def __init__(self, program, run_dir, *options, model=DEMO_MODEL, files=None):
+        words = [pathlib.Path(os.environ["KRAIT_TEST_BUILD_DIR"]) / "bin" / program, "--run-dir", run_dir]
+        words += ["--model", model, *options]
+        limit = (lambda: resource.setrlimit(resource.RLIMIT_NOFILE, files)) if files else None
+        self.process = subprocess.Popen(
+            [str(word) for word in words],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            preexec_fn=limit,
+        )
+        self._lines = []
+        self._reader = threading.Thread(target=lambda: self._lines.extend(iter(self.process.stdout.readline, "")))
+        self._reader.start()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *unused):
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+        self._reader.join()
+        self.process.stdout.close()
+
+    @property
+    def said(self):
+        return "".join(self._lines)
+
+    def wait_said(self, text):
+        wait_for(lambda: text in self.said or self.process.poll() is not None, f"{text!r} in {self.said}")
+        assert text in self.said
+        return self
+
+    def signal(self, number):
+        self.process.send_signal(number)
+        return self
+
+    def ended(self, code, *words):
+        assert self.process.wait(ENDS_WITHIN_S) == code, self.said
+        self._reader.join()
+        for word in words:
+            assert word in self.said, self.said
+
+
+def shard(run_dir, rank, *options, world=2, **more):
+    return Process("krait-shard", run_dir, "--rank", rank, "--world", world, *options, **more)
+
+
+def coordinator(run_dir, *options, port=0, **more):
+    return Process("krait-coordinator", run_dir, "--group", "g0", "--port", port, *options, **more)
+
+
+@pytest.fixture
+def run_dir():
+    with tempfile.TemporaryDirectory(prefix="kt-", dir="/tmp") as path:
+        yield pathlib.Path(path)
+
+
+@contextlib.contextmanager
+def taken_port():
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        yield taken.getsockname()[1]
+
+
+def _ranks(up):
+    return get_json(up.url, "/cluster")[1]["groups"][0]["ranks"]
+
+
+def test_a_second_process_with_the_place_of_a_living_one_is_refused(demo):
+    before = _ranks(demo), complete(demo.url, prompt="Mr.", max_tokens=4, temperature=0)["choices"]
+    pid = demo.process_of("shard", 1)["pid"]
+    with shard(demo.run_dir, 1) as second, shard(demo.run_dir, 1, "--dtype", "bf16") as third:
+        second.ended(1, f"another process is rank 1 of group g0 (pid {pid})")
+        third.ended(1, f"another process is rank 1 of group g0 (pid {pid})")
+    with shard(demo.run_dir, 0) as leader:
+        leader.ended(1, f"ipc://{demo.run_dir}/g0-ranks.ipc", "another process listens there")
+    after = _ranks(demo), complete(demo.url, prompt="Mr.", max_tokens=4, temperature=0)["choices"]
+    assert before == after and get_json(demo.url, "/ready")[0] == 200
+
+
+def test_a_rank_that_does_not_fit_is_refused(run_dir):
+    with shard(run_dir, 0) as leader:
+        leader.wait_said("READY")
+        for options, words in (
+            ({"world": 3}, "world size 3, its leader has 2"),
+            ({"model": golden_model("mamba")}, "model fingerprint"),
+        ):
+            with shard(run_dir, 1, **options) as rank:
+                rank.ended(1, words)
+        with shard(run_dir, 1, "--dtype", "bf16") as rank:
+            rank.ended(1, "dtype bf16, its leader has f32")
+        with shard(run_dir, 5, world=6) as rank:
+            rank.ended(1, "rank 5 of 6 has no place in a group of 2")
+        with shard(run_dir, 1):
+            leader.wait_said("serves: 2 ranks").signal(signal.SIGTERM).ended(0)
+
+
+def test_who_waits_says_for_whom_and_where(run_dir):
+    elsewhere = run_dir / "elsewhere"
+    elsewhere.mkdir()
+    with shard(run_dir, 0) as leader, shard(elsewhere, 1) as rank, coordinator(elsewhere) as front:
+        leader.wait_said("waiting for rank 1; ranks are awaited at ipc://" + str(run_dir))
+        rank.wait_said(f"waiting for the leader (rank 0) of group g0 at ipc://{elsewhere}/g0-ranks.ipc")
+        front.wait_said(f"waiting for the leader of group g0 at ipc://{elsewhere}/g0.ipc")
+
+
+def test_a_leader_whose_socket_file_was_removed_is_waited_for_with_words(run_dir):
+    with shard(run_dir, 0) as leader:
+        leader.wait_said("READY")
+        (run_dir / "g0-ranks.ipc").unlink()
+        with shard(run_dir, 1) as rank:
+            rank.wait_said(f"waiting for the leader (rank 0) of group g0 at ipc://{run_dir}/g0-ranks.ipc")
+            rank.signal(signal.SIGTERM).ended(0)
+        leader.signal(signal.SIGTERM).ended(0)
+    assert not any(path.is_socket() for path in run_dir.iterdir())
+
+
+def test_a_port_in_use_is_named_with_its_option(run_dir):
+    with taken_port() as port:
+        for second, option in (
+            (coordinator(run_dir, port=port), "--port"),
+            (coordinator(run_dir, "--metrics-port", port), "--metrics-port"),
+            (shard(run_dir, 1, "--metrics-port", port), "--metrics-port"),
+        ):
+            with second:
+                second.ended(1, f"127.0.0.1 port {port}", "Address already in use", f"asked for with {option}")
+
+
+def test_open_files_are_asked_for_at_the_start(run_dir):
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    for start in (coordinator, lambda run_dir, **more: shard(run_dir, 1, **more)):
+        with start(run_dir, files=(100, 100)) as few:
+            few.ended(1, "100 open files are too few", "ulimit -Hn")
+    with coordinator(run_dir, files=(300, 300)) as fewer:
+        fewer.wait_said("READY")
+        fewer.signal(signal.SIGTERM).ended(0, "300 open files allow 44 connections at once and not 4096")
+    with coordinator(run_dir, files=(64, most)) as raised:
+        raised.wait_said("READY")
+        text = pathlib.Path(f"/proc/{raised.process.pid}/limits").read_text(encoding="ascii")
+        assert re.search(r"Max open files +(\d+)", text)[1] == str(most), "the soft limit is the hard one"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount another /dev/shm")
+def test_a_shared_memory_folder_that_is_too_small_is_named(tmp_path):
+    script = 'mount -t tmpfs -o size=64k tmpfs /dev/shm && exec "$@"'
+    up = [UP, "--port", 0, "--no-sample", "--build-dir", os.environ["KRAIT_TEST_BUILD_DIR"], "--", "true"]
+    words = ["unshare", "-m", "bash", "-c", script, "-", *map(str, up)]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 1
+    words = r"stopped: resource_exhausted: /dev/shm is too small: .* need \d+ bytes there, \d+ are free"
+    assert re.search(words, done.stderr)
+    log = pathlib.Path(re.search("logs kept in (.*)", done.stderr)[1])
+    shutil.rmtree(log.parent)
+
+
+def rank_1(run_dir, *options, **more):
+    return shard(run_dir, 1, *options, **more)
+
+
+@pytest.mark.parametrize("start", [coordinator, rank_1])
+def test_exit_codes_and_last_words(run_dir, start):
+    for number in (signal.SIGTERM, signal.SIGINT):
+        with start(run_dir) as process:
+            process.wait_said("READY")
+            process.signal(number).ended(0)
+    with start(run_dir) as process:
+        process.wait_said("READY")
+        process.signal(signal.SIGKILL).ended(-signal.SIGKILL)
+    with start(run_dir, "--no-such-option") as process:
+        process.ended(2, "--no-such-option")
+    with start(run_dir, "--help") as process:
+        process.ended(0, "--run-dir")
+    with start(run_dir, "--version") as process:
+        process.ended(0, "krait-")
+    with start(run_dir, model="/no/such/model") as process:
+        process.ended(1, "stopped: ", "/no/such/model")
+
+
+def test_a_second_sigterm_ends_it_at_once(demo):
+    del demo  # its start keeps this one's short
+    with tempfile.TemporaryDirectory(prefix="kt-", dir="/tmp") as path:
+        with contextlib.ExitStack() as running:
+            ranks = [running.enter_context(shard(path, rank)) for rank in (0, 1)]
+            front = running.enter_context(coordinator(path, "--drain-seconds", 600))
+            front.wait_said("READY")
+            url = "http://127.0.0.1:" + re.search(r'"port":(\d+)', front.said)[1]
+            wait_for(lambda: get_json(url, "/ready")[0] == 200, "the cluster to be ready")
+            stream = Stream(url, prompt="Mr. Darcy", max_tokens=200_000, temperature=0, ignore_eos=True)
+            assert stream.read_event()["choices"]
+            front.signal(signal.SIGTERM).wait_said("draining: 1 requests are open")
+            time.sleep(0.3)
+            assert front.process.poll() is None, "it waits for the request"
+            front.signal(signal.SIGTERM).ended(0, "1 requests are cut off")
+            assert any("error" in event for event in stream.read_all() if event != "[DONE]")
+            ranks[1].signal(signal.SIGTERM).signal(signal.SIGTERM).ended(0)
+            ranks[0].signal(signal.SIGTERM).signal(signal.SIGTERM).ended(0)
+
+
+def test_help_is_grouped_and_one_line_an_option(run_dir):
+    for program in ("krait-coordinator", "krait-shard"):
+        path = pathlib.Path(os.environ["KRAIT_TEST_BUILD_DIR"]) / "bin" / program
+        said = subprocess.run([path, "--help"], capture_output=True, text=True, check=True).stdout
+        options = [line for line in said.splitlines() if line.lstrip().startswith("--")]
+        assert len(options) >= 15 and all(len(line) <= 120 for line in said.splitlines())
+        assert all(re.fullmatch(r"  --[a-z-]+( [A-Z]+)? {2,}\S.*", line) for line in options), said
+        assert re.search(r"^Addresses:$", said, re.M) and "INT in [" not in said
