@@ -57,7 +57,7 @@ DOORS = [
     (r"^spdlog/", r"^common/base/log\."),
     (r"^CLI/", r"^common/base/settings\.|^deploy/tools/"),
     (r"^xxhash\.", r"^common/(base/digest|weights/checkpoint)\."),
-    (r"^nlohmann/", r"^common/(model|weights)/|^coordinator/(http|api|tokenizer)/|^deploy/tools/"),
+    (r"^nlohmann/", r"^common/(base/json_text|model/|weights/)|^coordinator/(http|api|tokenizer)/|^deploy/tools/"),
     (r"immintrin\.h$", r"^kernels/(simd|gemm)/"),
     (r"^(pcre2|utf8proc)", r"^coordinator/tokenizer/"),
     (r"^(gtest|gmock)/", r"^tests/"),

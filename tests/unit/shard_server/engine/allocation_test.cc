@@ -41,6 +41,7 @@ int64_t allocations_of_a_step(int layers, DType dtype, size_t rows) {
   options.slots = 2;
   const auto engine = shard::Engine::load(checkpoint, options).value();
   collectives::Options peers;
+  peers.name = "test";
   peers.max_rows = 8;
   peers.max_width = checkpoint->config().hidden_size;
   peers.hub = collectives::make_loopback_hub();

@@ -47,9 +47,9 @@ TEST(BadWeights, LogitsThatAreNoNumbersFailTheSequenceOnEveryRank) {
   for (const auto& [value, world] : {std::pair{float{NAN}, 1}, {float{NAN}, 8}, {float{INFINITY}, 3}}) {
     const ScratchDir folder;
     write_model(folder.path(), "backbone.norm_f.weight", value, 0, 16);
+    EngineGroup group({.model_dir = folder.path(), .world = world});
     for (const float temperature : {0.0f, 1.0f}) {
       for (const int32_t logprobs : {-1, 3}) {
-        EngineGroup group({.model_dir = folder.path(), .world = world});
         wire::SamplingParams sampling;
         sampling.temperature = temperature;
         sampling.logprobs = logprobs;
@@ -81,9 +81,9 @@ TEST(BadWeights, ARowOfNaNThatNobodyChoosesDoesNoHarm) {
   const ScratchDir folder;
   write_model(folder.path(), "lm_head.weight", NAN, 5 * 16, 16);
   for (const int world : {1, 2}) {
+    EngineGroup group({.model_dir = folder.path(), .world = world});
     for (const float temperature : {0.0f, 1.0f}) {
       for (const int32_t logprobs : {-1, 20}) {
-        EngineGroup group({.model_dir = folder.path(), .world = world});
         wire::SamplingParams sampling;
         sampling.temperature = temperature;
         sampling.logprobs = logprobs;
