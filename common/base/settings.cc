@@ -135,11 +135,11 @@ void Settings::add(std::string_view name, double& target, std::string_view help,
 }
 
 void Settings::add_choice(std::string_view name, std::string& target, std::string_view help,
-                          std::vector<std::string> choices) {
+                          const std::vector<std::string>& choices) {
   parser_
       ->named(parser_->app.add_option(fmt::format("--{}", name), target), "NAME",
               fmt::format("{} ({}; default: {})", help, fmt::join(choices, ", "), target))
-      ->check(CLI::IsMember(std::move(choices)).description(""));
+      ->check(CLI::IsMember(choices).description(""));
 }
 
 void Settings::add_flag(std::string_view name, bool& target, std::string_view help) {

@@ -28,7 +28,8 @@ class Settings final {
   void add(std::string_view name, std::vector<std::string>& target, std::string_view help, bool required = false);
   void add(std::string_view name, int64_t& target, std::string_view help, int64_t least, int64_t most);
   void add(std::string_view name, double& target, std::string_view help, double least, double most);
-  void add_choice(std::string_view name, std::string& target, std::string_view help, std::vector<std::string> choices);
+  void add_choice(std::string_view name, std::string& target, std::string_view help,
+                  const std::vector<std::string>& choices);
   void add_flag(std::string_view name, bool& target, std::string_view help);
 
   /// True: go on. False: --help or --version has been printed, end with success. Error kInvalidArgument names the

@@ -163,6 +163,7 @@ def test_a_second_start_builds_nothing_and_ends_with_the_commands_code(code):
 
 def test_a_model_that_is_none_is_refused_with_the_file_named(tmp_path):
     (tmp_path / "config.json").write_text('{"model_type": "mamba"}', encoding="utf-8")
+    (tmp_path / "model.safetensors").touch()
     done = run_up("--model", tmp_path, "--", "true")
     assert done.returncode == 1
     assert "config.json" in done.stderr and "exited with code" in done.stderr
