@@ -48,14 +48,15 @@ void run_file(fuzz::Input input) {
   const auto file = SafetensorsFile::open(fmt::format("/proc/self/fd/{}", fd));
   if (!file.ok()) return check_error(file.error());
   int64_t all_bytes = 0;
-  unsigned sum = 0;  // Every byte is read: one outside the mapping ends the process.
+  unsigned sum = 0;  // Every byte is read.
   for (const auto& [name, view] : (*file)->tensors()) {
     CHECK((*file)->find(name) == &view);
     const int64_t bytes = bytes_of(view.dtype, view.shape);
-    const auto* data = reinterpret_cast<const uint8_t*>(view.data);
-    sum = std::accumulate(data, data + bytes, sum);
+    std::vector<std::byte> data(static_cast<size_t>(bytes));
+    CHECK((*file)->read(view, 0, data).ok());
+    for (const std::byte byte : data)
+      sum += static_cast<unsigned>(byte);
     all_bytes += bytes;
-    (*file)->drop_pages(view);
     if (fuzz::planted() && name.find('!') != std::string::npos) fuzz::found_planted();
   }
   CHECK_LE(all_bytes, static_cast<int64_t>(input.size()));

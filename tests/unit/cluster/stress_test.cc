@@ -136,7 +136,9 @@ struct Stress : testing::Test {
           const bool refused = response.status == 429 || (may_fail && response.status == 503);
           if (refused) break;
           EXPECT_EQ(response.status, 200) << response.body;
-          if (response.status == 200) EXPECT_EQ(text_in(response.body), expected[prompt]);
+          if (response.status == 200) {
+            EXPECT_EQ(text_in(response.body), expected[prompt]);
+          }
         }
       }
     }
