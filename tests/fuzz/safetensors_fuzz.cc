@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <numeric>
+#include <vector>
 
 #include "common/weights/safetensors.h"
 #include "common/weights/safetensors_header.h"
