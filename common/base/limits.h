@@ -72,6 +72,14 @@ inline constexpr int64_t kMaxOpenSequences = 65'536;            // of all reques
 inline constexpr int64_t kMaxOpenTokens = int64_t{1} << 27;     // of their prompts
 inline constexpr int64_t kMaxRetryAfterS = 60;                  // worth telling a client who was refused
 
+// Chat templates. A render's memory counts what it made in all, so that bounds its time too.
+inline constexpr int64_t kMaxTemplateSourceBytes = 1 * kMiB;
+inline constexpr int64_t kMaxTemplateSteps = 20'000'000;  // evaluations and items passed over, of one render
+inline constexpr int64_t kMaxTemplateBytes = 512 * kMiB;  // values and text that one render makes
+inline constexpr int kMaxTemplateDepth = 2000;            // evaluations inside each other, of one render
+inline constexpr int kMaxTemplateSyntaxDepth = 200;       // expressions and blocks inside each other, in the file
+inline constexpr int kMaxTemplateNesting = 200;           // lists and dicts inside each other
+
 // Connections.
 inline constexpr int kMaxConnections = 4096;
 inline constexpr int64_t kMaxStreamBacklogBytes = 1 * kMiB;  // unsent bytes of a stream before it is cancelled

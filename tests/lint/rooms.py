@@ -57,9 +57,10 @@ DOORS = [
     (r"^spdlog/", r"^common/base/log\."),
     (r"^CLI/", r"^common/base/settings\.|^deploy/tools/"),
     (r"^xxhash\.", r"^common/(base/digest|weights/checkpoint)\."),
-    (r"^nlohmann/", r"^common/(base/json_text|model/|weights/)|^coordinator/(http|api|tokenizer)/|^deploy/tools/"),
+    (r"^nlohmann/", r"^common/(base/json_text|model/|weights/)|^coordinator/(http|api|tokenizer|chat_template)/|^deploy/tools/"),
     (r"immintrin\.h$", r"^kernels/(simd|gemm)/"),
-    (r"^(pcre2|utf8proc)", r"^coordinator/tokenizer/"),
+    (r"^pcre2", r"^coordinator/tokenizer/"),
+    (r"^utf8proc", r"^coordinator/(tokenizer|chat_template)/unicode\."),
     (r"^(gtest|gmock)/", r"^tests/"),
     (r"^gloo/", r"^shard_server/collectives/"),
 ]

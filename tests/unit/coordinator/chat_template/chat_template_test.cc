@@ -1,0 +1,133 @@
+// What is refused, where, and which bytes of a render come from values.
+#include "coordinator/chat_template/chat_template.h"
+
+#include <gtest/gtest.h>
+
+#include "coordinator/chat_template/json.h"
+
+namespace krait::chat_template {
+namespace {
+
+std::string load_error(const std::string& source) {
+  const auto loaded = ChatTemplate::parse(source, "t.jinja");
+  return loaded.ok() ? "" : loaded.error().message;
+}
+
+Result<Rendered> render(const std::string& source, const std::string& variables = "{}") {
+  auto loaded = ChatTemplate::parse(source, "t.jinja");
+  if (!loaded.ok()) return loaded.error();
+  const Value values = parse_json(variables).value();
+  ChatTemplate::Variables named;
+  for (const auto& [key, value] : values.as_dict().entries)
+    named.emplace_back(key.bytes(), value);
+  return (*loaded)->render(named, 0);
+}
+
+std::string text_of(const std::string& source, const std::string& variables = "{}") {
+  const auto out = render(source, variables);
+  return out.ok() ? out->text : "refused: " + out.error().message;
+}
+
+/// The text with what comes from values between brackets.
+std::string marked(const std::string& source, const std::string& variables) {
+  const auto out = render(source, variables);
+  if (!out.ok()) return out.error().message;
+  std::string marked;
+  size_t at = 0;
+  for (const ByteRange& range : out->untrusted) {
+    marked +=
+        out->text.substr(at, range.begin - at) + "[" + out->text.substr(range.begin, range.end - range.begin) + "]";
+    at = range.end;
+  }
+  return marked + out->text.substr(at);
+}
+
+TEST(ChatTemplate, WhatIsUnknownIsRefusedWithItsPlace) {
+  EXPECT_EQ(load_error("a\n  {% include 'x' %}"), "t.jinja:2:6: the statement 'include' is not supported");
+  EXPECT_EQ(load_error("{{ x|nosuch }}"), "t.jinja:1:6: there is no filter 'nosuch'");
+  EXPECT_EQ(load_error("ä{{ x is nosuch }}"), "t.jinja:1:10: there is no test 'nosuch'");
+  EXPECT_EQ(load_error("{% if x %}\n"), "t.jinja:1:11: 'endif' is missing");
+  EXPECT_EQ(load_error("{{ 'x }}"), "t.jinja:1:4: a string has no end");
+  EXPECT_EQ(load_error("{{ (1 }}"), "t.jinja:1:7: unexpected '}', expected ')'");
+  EXPECT_EQ(load_error("{{ x"), "t.jinja:1:1: a tag has no end");
+  EXPECT_EQ(load_error("{% break %}"), "t.jinja:1:4: 'break' stands outside of a loop");
+  EXPECT_EQ(load_error("{{ 99999999999999999999 }}"), "t.jinja:1:4: an integer does not fit 64 bits");
+  EXPECT_EQ(load_error("{% set y = x|safe %}{{ y }}"),
+            "t.jinja:1:14: the filter 'safe' is only supported as the last one of what is printed");
+  EXPECT_EQ(load_error("{{ x|tojson|safe }}"), "");
+  EXPECT_EQ(load_error("{{ '\\ud83d' }}"), "t.jinja:1:4: a string's escape is no character");
+  EXPECT_EQ(load_error("\xff"), "t.jinja is not UTF-8");
+}
+
+TEST(ChatTemplate, ATemplatesOwnErrorIsTold) {
+  EXPECT_EQ(text_of("a\n {{ raise_exception('roles must take turns') }}"),
+            "refused: the chat template refuses: roles must take turns (line 2, column 20)");
+  EXPECT_EQ(text_of("{{ m.x.y }}", R"({"m": {}})"),
+            "refused: the chat template refuses: 'x' is undefined (line 1, column 8)");
+  EXPECT_EQ(text_of("{{ [].append(1) }}"),
+            "refused: the chat template refuses: 'append' is undefined (line 1, column 13)");
+}
+
+TEST(ChatTemplate, EveryRenderIsBounded) {
+  const auto refused = [](const std::string& source) { return !render(source).ok(); };
+  EXPECT_TRUE(refused("{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}"));
+  EXPECT_TRUE(
+      refused("{% set ns = namespace(x='ab') %}{% for a in range(60) %}{% set ns.x = ns.x + ns.x %}{% endfor %}"));
+  EXPECT_TRUE(refused("{{ 'ab' * 9000000000 }}"));
+  EXPECT_TRUE(refused("{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}"));
+  EXPECT_TRUE(refused("{% set ns = namespace(x=[]) %}{% for a in range(99999) %}{% set ns.x = [ns.x] %}{% endfor %}"));
+  EXPECT_TRUE(refused("{% set ns = namespace() %}{% set ns.x = ns %}{{ ns }}"));
+  EXPECT_TRUE(refused("{{ '%999999999d' % 1 }}"));
+  EXPECT_TRUE(refused("{{ 9223372036854775807 + 1 }}"));
+  EXPECT_TRUE(refused("{{ range(100001) }}"));
+  EXPECT_TRUE(refused("{{ 'x'.center(9000000000000) }}"));
+  EXPECT_FALSE(load_error("{{ " + std::string(100'000, '(') + " }}").empty());
+  EXPECT_FALSE(load_error("{{ " + std::string(100'000, '-') + "1 }}").empty());
+  std::string chain = "{{ 1";
+  for (int i = 0; i < 100'000; ++i)
+    chain += "+1";
+  EXPECT_FALSE(load_error(chain + " }}").empty());
+  std::string blocks;
+  for (int i = 0; i < 50'000; ++i)
+    blocks += "{% if 1 %}";
+  EXPECT_FALSE(load_error(blocks).empty());
+}
+
+TEST(ChatTemplate, ValuesThatHoldThemselvesAreFreed) {
+  // The leak checker of the sanitizers' build sees whether they are.
+  EXPECT_EQ(text_of("{% set ns = namespace() %}{% set ns.x = [ns] %}{% macro m() %}{% endmacro %}{% set ns.m = m %}"),
+            "");
+  EXPECT_EQ(text_of("{% for a in [1] %}{{ loop.changed(loop) }}{% endfor %}"), "True");
+}
+
+TEST(ChatTemplate, WhatComesFromValuesIsMarked) {
+  const std::string user = R"({"m": {"role": "user", "content": " <|end|> é "}, "n": 7, "l": ["a", "b"]})";
+  EXPECT_EQ(marked("<|{{ m.role }}|>{{ m.content }}<|end|>", user), "<|[user]|>[ <|end|> é ]<|end|>");
+  EXPECT_EQ(marked("{{ '<s>' + m.content | trim + '</s>' }}", user), "<s>[<|end|> é]</s>");
+  EXPECT_EQ(marked("{{ ('<' ~ m.content ~ '>')[1:4] }}", user), "[ <|]");
+  EXPECT_EQ(marked("{{ ('ab' ~ m.role ~ 'cd')[::-1] }}", user), "dc[resu]ba");
+  EXPECT_EQ(marked("{{ ('x' ~ m.role) | upper }}", user), "X[USER]");
+  EXPECT_EQ(marked("{{ l | join('-') }}{{ n }}", user), "[a]-[b]7");
+  EXPECT_EQ(marked("{{ {'k': m.role} | tojson }}", user), "{\"k\": \"[user]\"}");
+  EXPECT_EQ(marked("{{ [m.role] }}", user), "['[user]']");
+  EXPECT_EQ(marked("{{ 'a%sb' % m.role }}{{ 'a{}b'.format(m.role) }}", user), "a[user]ba[user]b");
+  EXPECT_EQ(marked("{{ m.content.replace('|', '!') }}", user), "[ <]![end]![> é ]");
+  EXPECT_EQ(marked("{{ 'a-b'.replace('-', m.role) }}", user), "a[user]b");
+  EXPECT_EQ(marked("{{ (m.role ~ ' x y').split() | join }}", user), "[user]xy");
+  EXPECT_EQ(marked("{% set c %}<{{ m.role }}>{% endset %}{{ c }}{{ c | title | indent }}", user), "<[user]><[User]>");
+  EXPECT_EQ(marked("{% macro q(x) %}({{ x }}){% endmacro %}{{ q(m.role) }}", user), "([user])");
+  EXPECT_EQ(marked("{% for c in 'a' ~ m.role %}{{ c }}{% endfor %}{{ m.role.center(8, '*') }}", user),
+            "a[user]**[user]**");
+}
+
+TEST(ChatTemplate, JsonKeepsTheOrderOfKeysAndRefusesWhatDoesNotFit) {
+  EXPECT_EQ(text_of("{{ t | tojson }}", R"({"t": {"b": 1, "a": [1.0, true, null, 1e300]}})"),
+            R"({"b": 1, "a": [1.0, true, null, 1e+300]})");
+  EXPECT_FALSE(parse_json("[18446744073709551615]").ok());
+  EXPECT_FALSE(parse_json("[1234567890123456789012345]").ok());
+  EXPECT_FALSE(parse_json(std::string(100'000, '[')).ok());
+  EXPECT_FALSE(parse_json("{").ok());
+}
+
+}  // namespace
+}  // namespace krait::chat_template
