@@ -194,6 +194,7 @@ class Rig(Up):
         pids = self.read_pids()
         found = [f"process {pid}" for pid in pids if is_alive(pid)]
         # What a killed leader left in the folder that deploy/up does not know of, nobody takes away.
-        for folder in (self.run_dir,) if self.leader_was_killed else (self.run_dir, self.behind):
+        killed = self.leader_was_killed or "did not stop in time and is killed" in self.said
+        for folder in (self.run_dir,) if killed else (self.run_dir, self.behind):
             found += [str(path) for path in folder.iterdir() if path.name != "logs"]
         return found + [name for name in segments() if any(f"-{pid}-" in name for pid in pids)]
