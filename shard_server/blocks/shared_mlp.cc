@@ -23,7 +23,7 @@ struct MlpWeights final {
 
 class SharedMlpBlock final : public Block {
  public:
-  SharedMlpBlock(const ModelConfig& config, MlpWeights weights)
+  SharedMlpBlock(const ModelConfig& config, const MlpWeights& weights)
       : hidden_(config.hidden_size), norm_eps_(config.shared.norm_eps), w_(weights) {}
 
   BlockNeeds needs(int64_t max_rows) const override;

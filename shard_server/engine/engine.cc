@@ -39,8 +39,7 @@ Result<std::unique_ptr<Engine>> Engine::load(std::shared_ptr<const Checkpoint> c
   engine->rank_ = options.rank;
   WeightLoader loader(*engine->checkpoint_, engine->partition_, options.rank, options.dtype, engine->weights_);
   for (const BlockPlan& block_plan : engine->checkpoint_->plan().blocks) {
-    const BlockSource source{engine->config(), block_plan, *engine->checkpoint_,
-                             loader,           engine->states_, engine->kv_};
+    const BlockSource source{engine->config(), block_plan, *engine->checkpoint_, loader, engine->states_, engine->kv_};
     if (block_plan.kind == BlockKind::kLmHead) {
       ASSIGN_OR_RETURN(engine->head_, LmHead::make(source));
     } else {

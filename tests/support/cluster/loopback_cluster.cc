@@ -4,6 +4,7 @@
 #include <chrono>
 #include <stdexcept>
 #include <thread>
+#include <utility>
 
 #include "common/base/limits.h"
 #include "common/base/units.h"
@@ -205,7 +206,13 @@ void LoopbackCluster::deliver_to(Rank& rank, const wire::Message& message) {
     rank.worker->abort(leave->reason);
     rank.formed = false;
   }
-  if (std::holds_alternative<wire::Form>(message)) rank.formed = true;
+  if (const auto* form = std::get_if<wire::Form>(&message)) {
+    rank.formed = true;
+    if (std::exchange(rank.formed_epoch, form->epoch) == form->epoch) return;
+  }
+  if (const auto* load = std::get_if<wire::Load>(&message)) {
+    if (std::exchange(rank.loaded_epoch, load->epoch) == load->epoch) return;
+  }
   const auto* step = std::get_if<wire::Step>(&message);
   if (step != nullptr && &rank == ranks_.data()) {
     steps_.push_back(*step);

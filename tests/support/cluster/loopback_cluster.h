@@ -88,6 +88,8 @@ class LoopbackCluster final {
     wire::Join join;
     bool cut = false;
     bool formed = false;
+    uint64_t formed_epoch = 0;  // of the latest Form and Load: the leader says them again while it waits
+    uint64_t loaded_epoch = 0;
     int64_t last_said_ns = 0;
     Link to_rank;
     Link to_leader;
