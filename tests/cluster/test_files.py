@@ -198,6 +198,7 @@ def test_a_file_put_in_its_place_is_another_checkpoint(tmp_path):
         done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
         assert done.returncode == 1
         assert "rank 1 has model fingerprint" in done.stderr.splitlines()[-1], done.stderr
+        wait_for(lambda: get_json(up.url, "/ready")[0] == 503, "the loss to be noticed")
 
         (tmp_path / "served").rename(path)
         with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as again:

@@ -144,10 +144,8 @@ TEST(Load, APatternThatTakesTooLongIsAnError) {
     return Tokenizer::parse(file.dump()).value();
   };
   // One match that takes for ever, and one of many that each look ahead to the end.
-  for (const auto& [pattern, bytes] : {std::pair{"(a+a+)+b", 60}, {"a(?=[ab]*c|[ab]*b)|b", 400'000}}) {
-    std::string text(static_cast<size_t>(bytes), 'a');
-    // Without a b at its end, PCRE2 sees before it begins that nothing matches.
-    text += bytes > 100 ? "b" : "cb";
+  for (const auto& [pattern, text] : {std::pair<const char*, std::string>{"(a+a+)+b", std::string(60, 'a') + "cb"},
+                                      {"a(?=[ab]*c|[ab]*b)|b", std::string(400'000, 'a') + "b"}}) {
     const auto ids = with(pattern)->encode(text, {});
     ASSERT_FALSE(ids.ok()) << pattern;
     EXPECT_EQ(ids.error().code, Errc::kResourceExhausted);
