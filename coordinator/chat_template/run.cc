@@ -36,7 +36,8 @@ const Value* Run::find(NameId name) const {
 
 Scope& Run::keep_scope(const Scope* parent) {
   budget_.take(sizeof(Scope));
-  return kept_scopes_.emplace_back(Scope{parent, {}});
+  kept_scopes_.push_back(Scope{parent, {}});
+  return kept_scopes_.back();
 }
 
 Value Run::make_namespace() {
