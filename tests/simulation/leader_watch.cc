@@ -18,6 +18,7 @@ void LeaderWatch::forget(const std::string& peer) {
   for (auto& [key, sequence] : sequences_) {
     if (key.first != peer) continue;
     sequence.state = State::kEnded;
+    sequence.unanswered = 0;
     close(sequence);
   }
 }
@@ -33,8 +34,9 @@ void LeaderWatch::received(const std::string& peer, const wire::Message& message
   } else if (const auto* submit = std::get_if<wire::Submit>(&message)) {
     const Key key{peer, submit->request};
     Sequence& sequence = sequences_[key];
+    ++sequence.unanswered;
     // A request that comes again after its end runs again, and nobody listens.
-    if (sequence.state == State::kEnded) sequence = {};
+    if (sequence.state == State::kEnded) sequence.closed_turn = 0;
     sequence.noise = {submit->sampling.seed, submit->sampling.choice};
     by_noise_[sequence.noise] = key;
   } else if (const auto* cancel = std::get_if<wire::Cancel>(&message)) {
@@ -55,7 +57,9 @@ void LeaderWatch::sent_tokens(const std::string& peer, const wire::Tokens& token
 void LeaderWatch::sent(const std::string& peer, const wire::Message& message) {
   if (const auto* accepted = std::get_if<wire::Accepted>(&message)) {
     Sequence& sequence = sequences_[{peer, accepted->request}];
-    if (sequence.state != State::kSubmitted) wrong({peer, accepted->request}, "is accepted twice");
+    if (sequence.state == State::kAccepted || sequence.unanswered == 0)
+      wrong({peer, accepted->request}, "is accepted twice");
+    --sequence.unanswered;
     sequence.state = State::kAccepted;
   } else if (const auto* tokens = std::get_if<wire::Tokens>(&message)) {
     sent_tokens(peer, *tokens);
@@ -65,8 +69,7 @@ void LeaderWatch::sent(const std::string& peer, const wire::Message& message) {
     sequence.state = State::kEnded;
     close(sequence);
   } else if (const auto* rejected = std::get_if<wire::Rejected>(&message)) {
-    Sequence& sequence = sequences_[{peer, rejected->request}];
-    if (sequence.state == State::kSubmitted) sequence.state = State::kEnded;
+    --sequences_[{peer, rejected->request}].unanswered;
   }
 }
 

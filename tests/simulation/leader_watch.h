@@ -31,6 +31,7 @@ class LeaderWatch final {
   enum class State : uint8_t { kSubmitted, kAccepted, kEnded };
   struct Sequence final {
     State state = State::kSubmitted;
+    int unanswered = 0;        // times that it was submitted, less those that were accepted or rejected
     uint64_t closed_turn = 0;  // when it ended or a cancel came; 0: neither
     std::pair<uint64_t, uint32_t> noise;
   };
