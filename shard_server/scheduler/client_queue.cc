@@ -68,21 +68,30 @@ void ClientQueue::leave(const Client& client) {
   if (ready_.erase(client.turn) == 0) queued_.erase(client.turn);
 }
 
-ClientQueue::Client* ClientQueue::next(size_t free_slots) {
-  const bool may_begin = free_slots > 0 && !queued_.empty();
+namespace {
+
+bool fits(const Sequence& sequence, const FreePlaces& free) {
+  return free.slots > 0 && sequence.pages_needed <= free.pages;
+}
+
+}  // namespace
+
+ClientQueue::Client* ClientQueue::next(const FreePlaces& free) {
+  const bool may_begin = !queued_.empty() && fits(*queued_.begin()->second->pending.front(), free);
   if (ready_.empty()) return may_begin ? queued_.begin()->second : nullptr;
   const bool queued_first = may_begin && queued_.begin()->first < ready_.begin()->first;
   return (queued_first ? queued_ : ready_).begin()->second;
 }
 
-void ClientQueue::take_turn(Client& client, int64_t& rows, size_t& free_slots, std::vector<SequencePtr>& granted) {
+void ClientQueue::take_turn(Client& client, int64_t& rows, FreePlaces& free, std::vector<SequencePtr>& granted) {
   bool took_slot = false;
   while (rows > 0 && !client.pending.empty()) {
     const SequencePtr sequence = client.pending.front();
     if (!sequence->begun()) {
-      if (took_slot || free_slots == 0) return;
+      if (took_slot || !fits(*sequence, free)) return;
       took_slot = true;
-      --free_slots;
+      --free.slots;
+      free.pages -= sequence->pages_needed;
       begin(client, sequence);
     }
     if (sequence->granted_rows == 0) granted.push_back(sequence);
@@ -96,20 +105,20 @@ void ClientQueue::take_turn(Client& client, int64_t& rows, size_t& free_slots, s
   }
 }
 
-std::vector<SequencePtr> ClientQueue::share_out(int64_t rows, size_t free_slots) {
+std::vector<SequencePtr> ClientQueue::share_out(int64_t rows, FreePlaces free) {
   std::vector<SequencePtr> granted;
-  const auto sharers = static_cast<int64_t>(ready_.size() + std::min(queued_.size(), free_slots));
+  const auto sharers = static_cast<int64_t>(ready_.size() + std::min(queued_.size(), free.slots));
   if (sharers == 0) return granted;
   const int64_t part = ceil_div(rows, sharers);
   while (rows > 0) {
-    Client* const client = next(free_slots);
+    Client* const client = next(free);
     if (client == nullptr) break;
     leave(*client);
     client->turn = ++last_turn_;
     const std::string name = client->pending.front()->submit.client;
     const int64_t turn_rows = std::min(rows, part);
     int64_t left = turn_rows;
-    take_turn(*client, left, free_slots, granted);
+    take_turn(*client, left, free, granted);
     rows -= turn_rows - left;
     if (client->pending.empty()) {
       clients_.erase(name);

@@ -13,6 +13,12 @@
 
 namespace krait::scheduler {
 
+/// What those that wait may take in one plan.
+struct FreePlaces final {
+  size_t slots = 0;
+  int64_t pages = 0;  // of keys and values; whoever is next waits for as many as it needs, and others behind it
+};
+
 /// Every call costs the logarithm of the number of clients, share_out() that for each row at most.
 class ClientQueue final {
  public:
@@ -22,10 +28,10 @@ class ClientQueue final {
   /// The sequence has ended. One that is not here is no error.
   void erase(const SequencePtr& sequence);
 
-  /// Divides the rows of one plan: a turn is an equal part of them and at most one sequence that takes one of
-  /// `free_slots`; what a client does not need goes to the next. Returned, in order, are the sequences that got some,
+  /// Divides the rows of one plan: a turn is an equal part of them and at most one sequence that takes a free
+  /// slot; what a client does not need goes to the next. Returned, in order, are the sequences that got some,
   /// in Sequence::granted_rows; all of them must be planned now.
-  std::vector<SequencePtr> share_out(int64_t rows, size_t free_slots);
+  std::vector<SequencePtr> share_out(int64_t rows, FreePlaces free);
 
   /// Whether a client may have one more sequence wait, with that many tokens, where `max_waiting` of all clients may.
   bool has_room(const std::string& client, int64_t tokens, int64_t max_waiting) const;
@@ -43,8 +49,8 @@ class ClientQueue final {
   };
   using Turns = std::map<uint64_t, Client*>;
 
-  Client* next(size_t free_slots);
-  void take_turn(Client& client, int64_t& rows, size_t& free_slots, std::vector<SequencePtr>& granted);
+  Client* next(const FreePlaces& free);
+  void take_turn(Client& client, int64_t& rows, FreePlaces& free, std::vector<SequencePtr>& granted);
   void begin(Client& client, const SequencePtr& sequence);
   void enter(Client& client);
   void leave(const Client& client);

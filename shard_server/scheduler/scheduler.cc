@@ -19,7 +19,8 @@ Error invalid(std::string message, std::string param) {
 
 }  // namespace
 
-Scheduler::Scheduler(SchedulerOptions options, const Clock& clock) : options_(std::move(options)), clock_(clock) {
+Scheduler::Scheduler(SchedulerOptions options, const Clock& clock)
+    : options_(std::move(options)), clock_(clock), pages_(options_.kv_pages) {
   CHECK_GT(options_.slots, 0u);
   CHECK_LE(options_.slots, static_cast<uint32_t>(limits::kMaxSlots));
   // Every running sequence must fit a step's decode rows, and a prompt must still move on beside them.
@@ -48,6 +49,12 @@ std::optional<Error> Scheduler::refusal(const wire::Submit& submit) const {
   if (prompt_tokens + int64_t{submit.max_tokens} > limits::kMaxSequenceTokens) {
     return invalid(fmt::format("prompt and max_tokens together are more than {}", limits::kMaxSequenceTokens),
                    "max_tokens");
+  }
+  if (const int64_t pages = pages_.needed(prompt_tokens + submit.max_tokens); pages > pages_.total()) {
+    return invalid(
+        fmt::format("prompt and max_tokens together are {} tokens; this group has room for the keys and values of {}",
+                    prompt_tokens + submit.max_tokens, int64_t{pages_.total()} * limits::kKvPageTokens),
+        "max_tokens");
   }
   for (const int32_t token : submit.tokens) {
     if (token < 0 || token >= options_.vocab_size) {
@@ -81,6 +88,8 @@ void Scheduler::submit(const std::string& peer, wire::Submit submit) {
   sequence->received_ns = clock_.now_ns();
   if (submit.deadline_ms > 0) sequence->deadline_ns = sequence->received_ns + submit.deadline_ms * kMs;
   sequence->generated = sequence->planned_generated = submit.generated;
+  sequence->pages_needed =
+      pages_.needed(static_cast<int64_t>(submit.tokens.size()) - submit.generated + submit.max_tokens);
   sequence->submit = std::move(submit);
   tokens_to_come_ += sequence->tokens_left();
   by_key_.emplace(key, sequence);
@@ -163,7 +172,7 @@ void Scheduler::plan_decodes(wire::Step& step, InFlight& record) {
 void Scheduler::plan_prefills(wire::Step& step, InFlight& record) {
   const int64_t budget_rows =
       cost_.prefill_budget(record.rows, options_.max_step_ms, options_.max_step_rows - record.rows);
-  for (const auto& sequence : queue_.share_out(budget_rows, free_slots_.size())) {
+  for (const auto& sequence : queue_.share_out(budget_rows, {free_slots_.size(), pages_.free()})) {
     if (sequence->slot < 0) admit(sequence, step);
     plan_prefill_of(sequence, step, record);
   }
@@ -172,10 +181,11 @@ void Scheduler::plan_prefills(wire::Step& step, InFlight& record) {
 void Scheduler::admit(const SequencePtr& sequence, wire::Step& step) {
   sequence->slot = free_slots_.back();
   free_slots_.pop_back();
+  sequence->pages = pages_.take(sequence->pages_needed);
   sequence->first_row_ns = clock_.now_ns();
   running_.push_back(sequence);
   const auto prompt_tokens = static_cast<uint32_t>(sequence->submit.tokens.size()) - sequence->submit.generated;
-  step.admissions.push_back({sequence->slot, prompt_tokens, sequence->submit.sampling});
+  step.admissions.push_back({sequence->slot, prompt_tokens, sequence->submit.sampling, sequence->pages});
 }
 
 void Scheduler::plan_prefill_of(const SequencePtr& sequence, wire::Step& step, InFlight& record) {

@@ -21,6 +21,7 @@
 #include "common/base/result.h"
 #include "common/wire/messages.h"
 #include "shard_server/scheduler/client_queue.h"
+#include "shard_server/scheduler/page_pool.h"
 #include "shard_server/scheduler/sequence.h"
 #include "shard_server/scheduler/step_cost.h"
 
@@ -31,6 +32,7 @@ struct SchedulerOptions final {
   std::string numerics_id;  // a Submit that asks for another one is rejected
   int64_t vocab_size = 0;
   uint32_t slots = 1;
+  uint32_t kv_pages = 0;  // of keys and values; 0: the model has none
   uint32_t max_queue = limits::kDefaultMaxQueue;
   double max_step_ms = 50;
   int64_t max_step_rows = limits::kMaxStepRows;
@@ -92,6 +94,8 @@ class Scheduler final {
   uint32_t running() const { return static_cast<uint32_t>(running_.size()); }
   uint32_t waiting() const { return queue_.waiting(); }
   uint32_t plans_in_flight() const { return static_cast<uint32_t>(in_flight_.size()); }
+  uint32_t free_pages() const { return pages_.free(); }
+  uint32_t used_pages() const { return pages_.total() - pages_.free(); }
   uint32_t free_slots() const { return static_cast<uint32_t>(free_slots_.size()); }
   double tokens_per_second() const { return tokens_per_second_; }
   /// How long what is open will take, if nothing more comes: prompts by the cost of rows, tokens as if each sequence
@@ -136,6 +140,7 @@ class Scheduler final {
   std::map<SequenceKey, SequencePtr> by_key_;            // waiting and running
   std::set<std::pair<int64_t, SequenceKey>> deadlines_;  // of those that have one
   std::vector<int32_t> free_slots_;
+  PagePool pages_;
   std::deque<InFlight> in_flight_;
   std::vector<Outgoing> outgoing_;
   int64_t tokens_to_come_ = 0;  // that may be generated for all that is open

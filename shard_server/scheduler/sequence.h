@@ -30,6 +30,8 @@ struct Sequence final {
   int64_t first_token_ns = 0;  // when its first token was known; 0: none yet
 
   int32_t slot = -1;
+  int64_t pages_needed = 0;        // of keys and values, for all of its tokens
+  std::vector<int32_t> pages;      // those that it holds
   uint32_t planned_tokens = 0;     // tokens of submit.tokens that are in plans made so far
   uint32_t granted_rows = 0;       // and those that the plan being made will hold
   uint32_t planned_generated = 0;  // generated tokens, earlier ones included, whose sampling is in plans made so far

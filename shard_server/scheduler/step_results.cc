@@ -162,6 +162,7 @@ void Scheduler::forget(const SequencePtr& sequence) {
   if (sequence->slot >= 0) {
     // Ranks run plans in order, so the next owner's admission comes after every row that still names this slot.
     free_slots_.push_back(sequence->slot);
+    pages_.give_back(std::exchange(sequence->pages, {}));
     std::erase(running_, sequence);
   }
 }

@@ -148,9 +148,11 @@ void Leader::serve() {
   options.numerics_id = ranks_[0].ready->numerics_id;
   options.vocab_size = options_.vocab_size;
   options.slots = limits::kMaxSlots;
+  options.kv_pages = ranks_[0].ready->kv_pages;
   options.max_step_rows = limits::kMaxStepRows;
   for (const Rank& rank : ranks_) {
     options.slots = std::min(options.slots, rank.ready->slots);
+    options.kv_pages = std::min(options.kv_pages, rank.ready->kv_pages);
     options.max_step_rows = std::min<int64_t>(options.max_step_rows, rank.ready->max_rows);
   }
   const int64_t most_slots = options.max_step_rows - scheduler::StepCost::kMinPrefillRows;

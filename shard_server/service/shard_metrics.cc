@@ -75,6 +75,8 @@ void ShardMetrics::observe_leader(const Leader& leader) {
   gauge(GaugeId::kBacklog, scheduler != nullptr ? scheduler->backlog_seconds() : 0);
   registry_.gauge(GaugeId::kSlots, {"used"}).set(scheduler != nullptr ? scheduler->running() : 0);
   registry_.gauge(GaugeId::kSlots, {"free"}).set(scheduler != nullptr ? scheduler->free_slots() : 0);
+  registry_.gauge(GaugeId::kKvPages, {"used"}).set(scheduler != nullptr ? scheduler->used_pages() : 0);
+  registry_.gauge(GaugeId::kKvPages, {"free"}).set(scheduler != nullptr ? scheduler->free_pages() : 0);
   const scheduler::SchedulerStats now = scheduler != nullptr ? scheduler->stats() : scheduler::SchedulerStats{};
   auto& seen = scheduler_stats_;
   add_to(registry_.counter(CounterId::kTokens, {"prompt"}), seen.prompt_tokens, now.prompt_tokens);

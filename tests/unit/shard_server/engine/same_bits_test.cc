@@ -5,6 +5,7 @@
 #include <array>
 
 #include "common/base/rng.h"
+#include "common/model/architecture.h"
 #include "tests/support/cluster/engine_group.h"
 #include "tests/support/golden.h"
 
@@ -55,11 +56,34 @@ EngineGroupOptions options_of(const std::string& model, int world, int threads, 
 
 class SameBits : public testing::TestWithParam<DType> {};
 
+std::vector<std::string> every_family() {
+  std::vector<std::string> models;
+  for (const Architecture* architecture : all_architectures())
+    models.push_back(golden_path(fmt::format("models/{}", architecture->name)));
+  return models;
+}
+
 TEST_P(SameBits, AtEveryAlignedWorldSize) {
-  for (const auto& model : {golden_path("models/mamba"), source_path("deploy/demo_model")}) {
+  auto models = every_family();
+  models.push_back(source_path("deploy/demo_model"));
+  for (const auto& model : models) {
     const Bits one = bits_of(options_of(model, 1, 1, GetParam()), 83);
+    int compared = 0;
     for (const int world : {2, 4, 8}) {
-      EXPECT_TRUE(bits_of(options_of(model, world, 1, GetParam()), 83) == one) << model << ", world " << world;
+      const auto config = Checkpoint::open(model).value()->config();
+      if (!make_partition(config, world)->aligned) continue;  // four attention heads are not cut in eight
+      EXPECT_TRUE(bits_of(options_of(model, world, 1, GetParam()), 20) == one) << model << ", world " << world;
+      ++compared;
+    }
+    EXPECT_GE(compared, 2) << model;
+  }
+}
+
+TEST_P(SameBits, WithAnyChunkingAndThreadsInEveryFamily) {
+  for (const auto& model : every_family()) {
+    const Bits one = bits_of(options_of(model, 1, 1, GetParam()), 83);
+    for (const int64_t chunk : {1, 7}) {
+      EXPECT_TRUE(bits_of(options_of(model, 1, 2, GetParam()), chunk) == one) << model << ", chunks of " << chunk;
     }
   }
 }
@@ -76,19 +100,21 @@ TEST_P(SameBits, WithAnyChunkingAndThreads) {
 }
 
 TEST_P(SameBits, OnEveryInstructionPath) {
-  const auto model = golden_path("models/mamba");
-  const Bits best = bits_of(options_of(model, 1, 1, GetParam()), 83);
-  for (int path = 0; path < static_cast<int>(kernels::best_cpu_path()); ++path) {
-    auto options = options_of(model, 1, 1, GetParam());
-    options.path = static_cast<kernels::CpuPath>(path);
-    EXPECT_TRUE(bits_of(options, 83) == best) << kernels::cpu_path_name(options.path);
+  for (const auto& model : every_family()) {
+    const Bits best = bits_of(options_of(model, 1, 1, GetParam()), 83);
+    for (int path = 0; path < static_cast<int>(kernels::best_cpu_path()); ++path) {
+      auto options = options_of(model, 1, 1, GetParam());
+      options.path = static_cast<kernels::CpuPath>(path);
+      EXPECT_TRUE(bits_of(options, 83) == best) << model << " " << kernels::cpu_path_name(options.path);
+    }
   }
 }
 
 /// Sequences in slots 1 to 31 that start afresh, read, decode or rest, as chance has it.
 class Crowd final {
  public:
-  Crowd(uint64_t seed, uint64_t vocab) : random_(seed), vocab_(vocab) {}
+  Crowd(uint64_t seed, const EngineGroup& group)
+      : random_(seed), vocab_(static_cast<uint64_t>(group.config().vocab_size)), group_(group) {}
 
   /// Adds what the slots [begin, end) do to the step; returns how many rows that is.
   int32_t join(wire::Step& step, int32_t begin, int32_t end) {
@@ -109,7 +135,7 @@ class Crowd final {
     run.in_slot = slot;
     if (what == 0) {
       position = 0;
-      step.admissions.push_back({slot, 1000, scored(random_.next())});
+      step.admissions.push_back({slot, 1000, scored(random_.next()), group_.pages(slot)});
       run.in_slot = -1;
     }
     run.position = position;
@@ -122,6 +148,7 @@ class Crowd final {
 
   SplitMix64 random_;
   uint64_t vocab_;
+  const EngineGroup& group_;
   std::array<uint32_t, 32> position_{};
 };
 
@@ -144,8 +171,8 @@ wire::StepRun next_run(const std::vector<int32_t>& prompt, size_t& prefilled, ui
   return run;
 }
 
-TEST_P(SameBits, AmongThirtyOneOthersThatComeAndGo) {
-  EngineGroupOptions options = options_of(golden_path("models/mamba"), 2, 1, GetParam());
+void check_among_others(const std::string& model, DType dtype) {
+  EngineGroupOptions options = options_of(model, 2, 1, dtype);
   options.slots = 32;
   SplitMix64 random(23);
   const auto prompt = random_tokens(random, 60, 512);
@@ -158,14 +185,14 @@ TEST_P(SameBits, AmongThirtyOneOthersThatComeAndGo) {
   }
   EngineGroup group(options);
   group.keep_logits();
-  Crowd crowd(29, 512);
+  Crowd crowd(29, group);
   Bits crowded;
   size_t prefilled = 0;
   while (crowded.tokens.size() < 10) {
     wire::Step step;
     const auto before = static_cast<int32_t>(1 + crowd.below(31));
     const int32_t first_row = crowd.join(step, 1, before);
-    if (prefilled == 0) step.admissions.push_back({0, 60, scored(5)});
+    if (prefilled == 0) step.admissions.push_back({0, 60, scored(5), group.pages(0)});
     const auto mine = next_run(prompt, prefilled, static_cast<uint32_t>(crowded.tokens.size()), crowd);
     step.runs.push_back(mine);
     crowd.join(step, before, 32);
@@ -178,7 +205,12 @@ TEST_P(SameBits, AmongThirtyOneOthersThatComeAndGo) {
       if (sample.slot == 0) crowded.tokens.push_back(sample.token.token);
     }
   }
-  EXPECT_TRUE(crowded == alone);
+  EXPECT_TRUE(crowded == alone) << model;
+}
+
+TEST_P(SameBits, AmongThirtyOneOthersThatComeAndGo) {
+  for (const auto& model : every_family())
+    check_among_others(model, GetParam());
 }
 
 INSTANTIATE_TEST_SUITE_P(Types, SameBits, testing::Values(DType::kF32, DType::kBF16),

@@ -10,6 +10,7 @@
 #include <set>
 #include <vector>
 
+#include "common/base/limits.h"
 #include "common/base/rng.h"
 #include "common/wire/messages.h"
 
@@ -30,6 +31,8 @@ class FakeEngine final {
     EXPECT_EQ(step.step, ++steps_) << "plans are numbered without gap";
     for (const auto& admission : step.admissions) {
       EXPECT_TRUE(in_range(admission.slot));
+      for (const int32_t page : admission.pages)
+        page_owner_[page] = admission.slot;
       sequences_[admission.slot] = {admission, 0, false, false};
     }
     wire::StepDone done;
@@ -39,6 +42,7 @@ class FakeEngine final {
     for (const auto& run : step.runs) {
       EXPECT_TRUE(in_range(run.sequence_slot));
       EXPECT_TRUE(used.insert(run.sequence_slot).second) << "a plan holds a sequence once";
+      check_pages(run);
       rows += std::max<int64_t>(1, static_cast<int64_t>(run.tokens.size()));
       run_one(run, done);
     }
@@ -47,7 +51,19 @@ class FakeEngine final {
     return done;
   }
 
+  /// The model has keys and values: every row needs its page.
+  void expect_pages() { needs_pages_ = true; }
+
  private:
+  void check_pages(const wire::StepRun& run) {
+    if (!needs_pages_) return;
+    const auto& pages = sequences_[run.sequence_slot].admission.pages;
+    const auto rows = std::max<int64_t>(1, static_cast<int64_t>(run.tokens.size()));
+    EXPECT_GE(static_cast<int64_t>(pages.size()) * limits::kKvPageTokens, run.position + rows) << "a row has no page";
+    for (const int32_t page : pages)
+      EXPECT_EQ(page_owner_[page], run.sequence_slot) << "page " << page << " is another sequence's";
+  }
+
   struct Sequence final {
     wire::Admission admission;
     uint32_t next_position = 0;
@@ -87,6 +103,8 @@ class FakeEngine final {
     done.samples.push_back({run.sequence_slot, false, {token, 0, {}}});
   }
 
+  bool needs_pages_ = false;
+  std::map<int32_t, int32_t> page_owner_;  // slot, by page
   const int32_t slots_;
   const int64_t max_rows_;
   const int64_t vocab_size_;

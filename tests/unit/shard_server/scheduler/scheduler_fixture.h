@@ -32,17 +32,20 @@ struct SchedulerFixture : testing::Test {
   /// Rows that fit a step: before any step was measured a row is taken to cost half a millisecond.
   static double step_ms_for(int64_t rows) { return static_cast<double>(rows) * 0.5; }
 
-  void make(uint32_t slots, double max_step_ms = 50, uint32_t max_queue = 100, int64_t max_step_rows = 2048) {
+  void make(uint32_t slots, double max_step_ms = 50, uint32_t max_queue = 100, int64_t max_step_rows = 2048,
+            uint32_t kv_pages = 0) {
     scheduler::SchedulerOptions options;
     options.model = "m";
     options.numerics_id = "n";
     options.vocab_size = kVocab;
     options.slots = slots;
+    options.kv_pages = kv_pages;
     options.max_queue = max_queue;
     options.max_step_ms = max_step_ms;
     options.max_step_rows = max_step_rows;
     scheduler.emplace(options, clock);
     engine.emplace(static_cast<int32_t>(slots), max_step_rows, kVocab);
+    if (kv_pages > 0) engine->expect_pages();
   }
 
   static wire::Submit request(uint64_t number, size_t prompt, uint32_t max_tokens) {
