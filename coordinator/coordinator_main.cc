@@ -20,6 +20,7 @@
 #include "common/metrics/registry.h"
 #include "common/transport/zmq_transport.h"
 #include "common/weights/checkpoint.h"
+#include "common/weights/model_folder.h"
 #include "common/wire/addresses.h"
 #include "coordinator/api/api.h"
 #include "coordinator/api/coordinator_metrics.h"
@@ -41,7 +42,7 @@ struct Options final {
   int64_t metrics_port = 0;
   std::string run_dir;
   std::vector<std::string> groups;
-  std::string model_dir;
+  std::string model;
   std::string served_model_name;
   std::string tokenizer;
   std::string api_key_file;
@@ -76,7 +77,7 @@ Result<bool> read_options(int argc, char** argv, Options& options) {
   settings.add("run-dir", options.run_dir, "folder of the groups' sockets", true);
   settings.add("group", options.groups, "name of a group (may stand several times)", true);
   settings.section("Model");
-  settings.add("model", options.model_dir, "folder of the checkpoint: config and tokenizer are read", true);
+  settings.add("model", options.model, "folder of the checkpoint, or org/name of one in Hugging Face's cache", true);
   settings.add("served-model-name", options.served_model_name, "name clients use; the folder's name if empty");
   settings.add("tokenizer", options.tokenizer, "another tokenizer.json");
   settings.section("Requests");
@@ -94,17 +95,17 @@ Result<bool> read_options(int argc, char** argv, Options& options) {
   return go_on;
 }
 
-Result<api::ModelInfo> open_model(const Options& options, const Checkpoint& checkpoint) {
+Result<api::ModelInfo> open_model(const Options& options, const std::string& name, const Checkpoint& checkpoint) {
   const ModelConfig& config = checkpoint.config();
   api::ModelInfo model;
   model.name = options.served_model_name;
-  if (model.name.empty()) model.name = model_name_of(options.model_dir);
+  if (model.name.empty()) model.name = name;
   if (std::cmp_greater(model.name.size(), limits::kMaxWireNameBytes)) {
     return Error{Errc::kInvalidArgument, "--served-model-name: too long", "served-model-name"};
   }
   model.vocab_size = config.vocab_size;
   model.eos_ids = config.eos_ids;
-  const auto file = options.tokenizer.empty() ? std::filesystem::path(options.model_dir) / "tokenizer.json"
+  const auto file = options.tokenizer.empty() ? std::filesystem::path(checkpoint.directory()) / "tokenizer.json"
                                               : std::filesystem::path(options.tokenizer);
   if (!options.tokenizer.empty() || entry_exists(file.native())) {
     ASSIGN_OR_RETURN(model.tokenizer, tokenizer::Tokenizer::load(file));
@@ -173,8 +174,9 @@ Status serve(const Options& options) {
   api::CoordinatorMetrics figures(registry);
 
   api::ApiOptions api_options;
-  ASSIGN_OR_RETURN(const auto checkpoint, Checkpoint::open(options.model_dir));
-  ASSIGN_OR_RETURN(api_options.model, open_model(options, *checkpoint));
+  ASSIGN_OR_RETURN(const ModelFolder folder, find_model_folder(options.model));
+  ASSIGN_OR_RETURN(const auto checkpoint, Checkpoint::open(folder.path));
+  ASSIGN_OR_RETURN(api_options.model, open_model(options, folder.name, *checkpoint));
   ASSIGN_OR_RETURN(api_options.api_keys, read_keys(options.api_key_file));
   api_options.strict_fields = options.strict_fields;
   api_options.request_timeout_ms = static_cast<int64_t>(options.request_timeout_s * 1e3);

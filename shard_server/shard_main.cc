@@ -30,13 +30,14 @@ Result<bool> read_options(int argc, char** argv, Options& options) {
   settings.add("group", s.group, "name of the group");
   settings.add("rank", s.rank, "this process among its group; 0 leads", 0, limits::kMaxWorld - 1);
   settings.add("world", s.world, "ranks of the group", 1, limits::kMaxWorld);
+  settings.add("shares", s.shares, "speeds of the ranks, as 3,1: their parts of the model; none: equal parts (rank 0)");
   settings.add("host-ranks", s.host_ranks, "ranks of all groups on this host; 0: those of this group", 0, 4096);
   settings.section("Addresses");
   settings.add("run-dir", s.run_dir, "folder for the group's sockets", true);
   settings.add("metrics-host", options.metrics_host, "address of /metrics");
   settings.add("metrics-port", options.metrics_port, "port of /metrics; 0 picks one", 0, 65'535);
   settings.section("Model");
-  settings.add("model", s.model_dir, "folder of the checkpoint", true);
+  settings.add("model", s.model, "folder of the checkpoint, or org/name of one in Hugging Face's cache", true);
   settings.add("served-model-name", s.served_model_name, "name clients use; the folder's name if empty");
   settings.add_choice("dtype", s.dtype, "type of the weights in memory", {"f32", "bf16"});
   settings.section("Sequences");

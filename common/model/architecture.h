@@ -12,6 +12,9 @@ namespace krait {
 
 class ConfigReader;
 
+/// Stands for the config of a checkpoint as Mamba's authors publish it, which has no "model_type" but a "d_model".
+inline constexpr std::string_view kStateSpacesType = "state-spaces";
+
 struct Architecture final {
   std::string_view name;
   std::span<const std::string_view> model_types;  // spellings of "model_type" in config.json

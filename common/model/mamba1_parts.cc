@@ -128,7 +128,10 @@ BlockPlan mamba1_block(const ModelConfig& config, int layer, const LayerNames& n
 }
 
 ModelPlan make_mamba1_plan(const ModelConfig& config) {
-  const std::string embeddings = "backbone.embeddings.weight";
+  return make_mamba1_plan(config, "backbone.embeddings.weight");
+}
+
+ModelPlan make_mamba1_plan(const ModelConfig& config, const std::string& embeddings) {
   ModelPlan plan{.config = config};
   plan.blocks.push_back(embedding_block(config, embeddings));
   for (int layer = 0; layer < config.layers; ++layer) {

@@ -30,7 +30,10 @@ void read_mamba1_config(ConfigReader& reader, ModelConfig& config);
 /// The mixer of one layer.
 BlockPlan mamba1_block(const ModelConfig& config, int layer, const LayerNames& names, const Mamba1Layout& layout);
 
-/// The plan of MambaForCausalLM and FalconMambaForCausalLM.
+/// The plan of a model of Mamba-1 mixers, whose embeddings are stored by that name.
+ModelPlan make_mamba1_plan(const ModelConfig& config, const std::string& embeddings);
+
+/// The same with the name of MambaForCausalLM and FalconMambaForCausalLM.
 ModelPlan make_mamba1_plan(const ModelConfig& config);
 
 }  // namespace krait

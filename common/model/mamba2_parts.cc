@@ -104,4 +104,15 @@ void check_mamba2_sizes(ConfigReader& reader, const ModelConfig& config, std::st
   }
 }
 
+ModelPlan make_mamba2_plan(const ModelConfig& config, const std::string& embeddings) {
+  ModelPlan plan{.config = config};
+  plan.blocks.push_back(embedding_block(config, embeddings));
+  for (int layer = 0; layer < config.layers; ++layer) {
+    const std::string prefix = fmt::format("backbone.layers.{}.", layer);
+    plan.blocks.push_back(mamba2_block(config, layer, {prefix + "norm", prefix + "mixer."}));
+  }
+  add_lm_head(plan, "backbone.norm_f.weight", embeddings);
+  return plan;
+}
+
 }  // namespace krait

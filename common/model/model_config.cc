@@ -106,7 +106,8 @@ Status read_token_ids(const json& config_json, const json& generation_json, Mode
 
 Result<ModelConfig> read_config(const json& config_json, const json& generation_json) {
   ConfigReader reader(config_json, "config.json");
-  const std::string model_type = reader.word("model_type", "");
+  const bool of_the_authors = reader.get("model_type") == nullptr && reader.get("d_model") != nullptr;
+  const std::string model_type = of_the_authors ? std::string(kStateSpacesType) : reader.word("model_type", "");
   RETURN_IF_ERROR(reader.status());
   if (model_type.empty()) return Error{Errc::kUnsupported, "config.json: model_type is missing", "model_type"};
   const Architecture* architecture = architecture_of(model_type);

@@ -217,12 +217,4 @@ Status Checkpoint::check_unchanged() const {
   return {};
 }
 
-std::string model_name_of(const std::string& model_dir) {
-  std::error_code error;  // without a working directory the name is taken from the path as given
-  std::filesystem::path folder = std::filesystem::absolute(model_dir, error);
-  folder = (error ? std::filesystem::path(model_dir) : folder).lexically_normal();
-  if (!folder.has_filename()) folder = folder.parent_path();
-  return folder.filename();
-}
-
 }  // namespace krait

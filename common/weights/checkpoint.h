@@ -72,7 +72,4 @@ class Checkpoint final {
   std::map<std::string, CheckpointTensor, std::less<>> tensors_;
 };
 
-/// The name a model is served by unless told otherwise: that of its folder.
-std::string model_name_of(const std::string& model_dir);
-
 }  // namespace krait

@@ -4,6 +4,7 @@ import argparse
 import json
 import os
 import pathlib
+import re
 import sys
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
@@ -29,6 +30,16 @@ def _between(low, high, kind=int):
         return value
 
     return parse
+
+
+def _shares(text):
+    try:
+        shares = [float(word) for word in text.split(",")]
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no list of numbers, as 3,1") from None
+    if not all(1e-6 <= share <= 1e6 for share in shares):
+        raise argparse.ArgumentTypeError(f"{text!r} has a number that is not between 0.000001 and 1000000")
+    return text
 
 
 def _add_running(p):
@@ -72,10 +83,11 @@ def _parser():
         "--model",
         type=pathlib.Path,
         default=DEMO_MODEL,
-        metavar="DIR",
-        help="folder with config.json and safetensors (default: the bundled demo model)",
+        metavar="MODEL",
+        help="folder with config.json and safetensors, or org/name of a downloaded one (default: the bundled demo model)",
     )
     p.add_argument("--ranks", type=_between(1, MAX_RANKS), default=2, metavar="P", help="shard servers of a group (default: %(default)s)")
+    p.add_argument("--shares", type=_shares, metavar="A,B", help="speeds of the ranks, as 3,1: they get such parts of the model (default: equal ones)")
     p.add_argument("--groups", type=_between(1, MAX_GROUPS), default=1, metavar="G", help="replicas of the model (default: %(default)s)")
     p.add_argument(
         "--threads",
@@ -127,6 +139,9 @@ def parse(arguments):
     options = _parser().parse_args(arguments)
     options.command = command
     options.metrics_host = options.metrics_host or options.host
+    if not options.model.is_dir() and (found := _downloaded(str(options.model))):
+        options.served_model_name = options.served_model_name or str(options.model)
+        options.model = found
     for name in ("model", "tokenizer", "api_key_file", "run_dir", "build_dir"):
         value = getattr(options, name)
         if value is not None:
@@ -136,6 +151,21 @@ def parse(arguments):
         options.threads = max(1, cores // (options.ranks * options.groups))
     _check_files(options)
     return options
+
+
+def _downloaded(name):
+    """The folder of a model "org/name" in Hugging Face's cache, as the daemons look it up (common/weights), or None."""
+    if not re.fullmatch(r"[\w-][\w.-]*/[\w.-]+", name, re.ASCII):
+        return None
+    cache = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "huggingface" / "hub"
+    if home := os.environ.get("HF_HOME"):
+        cache = pathlib.Path(home) / "hub"
+    kept = pathlib.Path(os.environ.get("HF_HUB_CACHE") or cache) / ("models--" + name.replace("/", "--"))
+    try:
+        folder = kept / "snapshots" / (kept / "refs" / "main").read_text(encoding="utf-8").strip()
+    except OSError:
+        return None
+    return folder if folder.is_dir() and folder.parent.name == "snapshots" else None
 
 
 def _check_files(options):

@@ -120,6 +120,7 @@ void Leader::form() {
   form_ = {};
   form_.epoch = epoch_;
   form_.world = options_.world;
+  form_.shares = options_.shares;
   form_.path = lowest_path(paths);
   form_.bootstrap = fmt::format("{}-{:016x}", options_.group, epoch_);
   tell_all_ranks(form_);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <charconv>
 #include <utility>
 
 #include "common/base/limits.h"
@@ -12,6 +13,7 @@
 #include "common/base/rng.h"
 #include "common/base/version.h"
 #include "common/transport/zmq_transport.h"
+#include "common/weights/model_folder.h"
 #include "kernels/device/cpu_path.h"
 #include "shard_server/collectives/registry.h"
 #include "shard_server/service/engine_rank.h"
@@ -23,12 +25,13 @@ namespace {
 constexpr double kStateShare = 0.4;
 
 /// What the rank's tensors will take, but for the embedding, which stays in the file.
-Result<int64_t> weight_bytes(const ModelPlan& plan, const RankOptions& rank) {
-  ASSIGN_OR_RETURN(const auto partition, make_partition(plan.config, rank.world));
+Result<int64_t> weight_bytes(const ModelPlan& plan, const RankOptions& rank, const std::vector<double>& shares) {
+  ASSIGN_OR_RETURN(const auto partition, make_partition(plan.config, rank.world, shares));
   int64_t elements = 0;
   for (const BlockPlan& block : plan.blocks) {
     if (block.kind == BlockKind::kEmbedding) continue;
     for (const TensorSpec& spec : block.tensors) {
+      if (spec.shared && !spec.source.empty()) continue;  // another layer's memory
       int64_t count = 1;
       for (const int64_t extent : local_shape(spec, partition, rank.rank))
         count *= extent;
@@ -44,6 +47,22 @@ constexpr int kStopAtOnce = 2;  // stop requests (shard_loop.h)
 bool is_own_fault(Errc code) {
   return code == Errc::kResourceExhausted || code == Errc::kCorrupt || code == Errc::kUnsupported ||
          code == Errc::kInvalidArgument || code == Errc::kIo || code == Errc::kNotFound;
+}
+
+/// "3,1" as numbers. What they mean for a model, make_partition checks.
+Result<std::vector<double>> parse_shares(const std::string& text) {
+  std::vector<double> shares;
+  for (size_t begin = 0; !text.empty() && begin <= text.size();) {
+    const size_t end = std::min(text.find(',', begin), text.size());
+    double share = 0;
+    const auto [stop, error] = std::from_chars(text.data() + begin, text.data() + end, share);
+    if (error != std::errc() || stop != text.data() + end) {
+      return Error{Errc::kInvalidArgument, fmt::format("--shares '{}' is no list of numbers, as 3,1", text), "shares"};
+    }
+    shares.push_back(share);
+    begin = end + 1;
+  }
+  return shares;
 }
 
 /// Group names become names of sockets and segments.
@@ -73,12 +92,14 @@ Status ShardDaemon::open() {
                  fmt::format("rank {} does not exist among {} ranks", options_.rank, options_.world), "rank"};
   }
   RETURN_IF_ERROR(check_group_name(options_.group));
-  ASSIGN_OR_RETURN(checkpoint_, Checkpoint::open(options_.model_dir));
+  ASSIGN_OR_RETURN(shares_, parse_shares(options_.shares));
+  ASSIGN_OR_RETURN(const ModelFolder model, find_model_folder(options_.model));
+  ASSIGN_OR_RETURN(checkpoint_, Checkpoint::open(model.path));
   for (const auto& field : checkpoint_->config().unknown_fields) {
     log_info("config.json: nobody here knows the field '{}'", field);
   }
   model_name_ = options_.served_model_name;
-  if (model_name_.empty()) model_name_ = model_name_of(options_.model_dir);
+  if (model_name_.empty()) model_name_ = model.name;
   join_.incarnation = random_u64();
   join_.rank = static_cast<uint32_t>(options_.rank);
   join_.world = static_cast<uint32_t>(options_.world);
@@ -101,12 +122,12 @@ Status ShardDaemon::open() {
   const int64_t host_ranks = std::max(options_.host_ranks, options_.world);
   rank.may_spin = host_ranks * options_.threads + 1 <= allowed_cores();
   rank.slots = static_cast<uint32_t>(options_.slots);
-  ASSIGN_OR_RETURN(const int64_t weights, weight_bytes(checkpoint_->plan(), rank));
+  ASSIGN_OR_RETURN(const int64_t weights, weight_bytes(checkpoint_->plan(), rank, shares_));
   const int64_t left = std::max<int64_t>(0, available_memory_bytes() / host_ranks - weights);
   rank.state_memory_bytes = static_cast<int64_t>(static_cast<double>(left) * kStateShare);
   rank.communicator = communicator;
-  auto model = std::make_unique<EngineRank>(rank, checkpoint_, clock_);
-  worker_ = std::make_unique<RankWorker>(std::make_unique<RankExecutor>(join_.rank, std::move(model)),
+  auto engine_rank = std::make_unique<EngineRank>(rank, checkpoint_, clock_);
+  worker_ = std::make_unique<RankWorker>(std::make_unique<RankExecutor>(join_.rank, std::move(engine_rank)),
                                          [this](wire::Message answer) {
                                            {
                                              const std::scoped_lock lock(mutex_);
@@ -141,6 +162,7 @@ LoopOptions ShardDaemon::loop_options() const {
   leader.group = fmt::format("krait-{}-{}", options_.group, getpid());
   leader.model = model_name_;
   leader.world = join_.world;
+  leader.shares = shares_;
   leader.self = join_;
   leader.slots = static_cast<uint32_t>(options_.slots);
   leader.max_queue = static_cast<uint32_t>(options_.max_queue);

@@ -23,9 +23,10 @@ struct ShardOptions final {
   int64_t rank = 0;
   int64_t world = 1;
   int64_t host_ranks = 0;  // ranks of all groups on this host, for memory and spinning; at least world
+  std::string shares;      // one positive number a rank, with commas; rank 0's count for all. Empty: equal parts
   std::string group = "g0";
-  std::string run_dir;  // where the group's sockets are
-  std::string model_dir;
+  std::string run_dir;            // where the group's sockets are
+  std::string model;              // a folder, or a downloaded model's name (common/weights/model_folder.h)
   std::string served_model_name;  // empty: the name of the model's folder
   std::string dtype = "f32";
   int64_t threads = 1;
@@ -58,6 +59,7 @@ class ShardDaemon final {
   const ShardOptions options_;
   const Clock& clock_;
   std::shared_ptr<const Checkpoint> checkpoint_;
+  std::vector<double> shares_;
   std::string model_name_;
   wire::Join join_;
   std::unique_ptr<metrics::Registry> registry_;

@@ -7,7 +7,7 @@ import pytest
 
 from launch import Up, wait_for
 from reference import GREEDY_TOKENS, golden_model, golden_prompts
-from rest import complete, load
+from rest import complete, load, metrics, model_name
 
 OTHERS = 31
 # Of a log-probability: a log-softmax adds the errors of logits, which are within 3e-5 (Zamba 3e-4, Zamba2 1e-4).
@@ -74,6 +74,33 @@ def test_every_family_as_served_alone_and_among_others(family, ranks):
         up.wait_ready()
         check_against_the_reference(up.url, family)
         check_among_others(up, golden_prompts(family))
+
+
+@pytest.mark.parametrize("family", ["mamba", "zamba2"])
+def test_ranks_of_unequal_speed_hold_unequal_parts(family):
+    with Up("--model", golden_model(family), "--ranks", 3, "--shares", "3,1,2") as up:
+        up.wait_ready()
+        check_against_the_reference(up.url, family)
+        held = []
+
+        def known():
+            held[:] = [metrics(up.process_of("shard", rank)["metrics_url"])["krait_weight_bytes"] for rank in range(3)]
+            return all(held)
+
+        wait_for(known, "every rank to tell what it holds")
+        assert held[0] > held[2] > held[1]
+
+
+def test_a_model_of_the_download_cache_is_served_by_its_name(tmp_path, monkeypatch):
+    kept = tmp_path / "models--org--small"
+    (kept / "refs").mkdir(parents=True)
+    (kept / "snapshots").mkdir()
+    (kept / "refs" / "main").write_text("abc")
+    (kept / "snapshots" / "abc").symlink_to(golden_model("mamba"))
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
+    with Up("--model", "org/small", "--ranks", 1) as up:
+        up.wait_ready()
+        assert model_name(up.url) == "org/small"
 
 
 def _noise(url, vocab, seed):

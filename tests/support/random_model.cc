@@ -66,6 +66,20 @@ std::string mamba2(Sizes& sizes) {
       sizes.between(2, 4), sizes.between(1, 3), sizes.flag(), sizes.flag(), sizes.common());
 }
 
+std::string state_spaces(Sizes& sizes) {
+  const bool second = sizes.between(0, 1) == 1;
+  const int64_t head_dim = sizes.between(1, 12);
+  const int64_t hidden = head_dim * sizes.shared(1, 8);
+  const std::string mixer = second ? fmt::format(R"("layer": "Mamba2", "headdim": {}, "ngroups": 1)", head_dim)
+                                   : fmt::format(R"("layer": "Mamba1", "dt_rank": {})", sizes.between(1, 9));
+  return fmt::format(
+      R"({{"d_model": {}, "n_layer": {}, "vocab_size": {}, "pad_vocab_size_multiple": {}, "rms_norm": true,
+          "residual_in_fp32": true, "fused_add_norm": true, "tie_embeddings": {},
+          "ssm_cfg": {{{}, "d_state": {}, "d_conv": {}, "expand": {}, "conv_bias": {}}}}})",
+      hidden, sizes.between(1, 3), sizes.between(3, 150), sizes.between(1, 16), sizes.flag(), mixer,
+      sizes.between(1, 20), sizes.between(2, 4), sizes.between(1, 2), sizes.flag());
+}
+
 /// Attention runs over 2 H columns: heads that divide H.
 struct Attention final {
   explicit Attention(Sizes& sizes) : heads(sizes.shared(1, 6)), hidden(heads * sizes.between(1, 6)) {}
@@ -106,6 +120,7 @@ std::string random_config(std::string_view architecture, SplitMix64& random) {
   Sizes sizes(random);
   if (architecture == "mamba" || architecture == "falcon_mamba") return mamba(sizes, architecture);
   if (architecture == "mamba2") return mamba2(sizes);
+  if (architecture == "state_spaces") return state_spaces(sizes);
   if (architecture == "zamba") return zamba(sizes);
   if (architecture == "zamba2") return zamba2(sizes);
   throw std::runtime_error(fmt::format("random_config does not know {}: teach it", architecture));

@@ -55,15 +55,7 @@ void read_config(ConfigReader& reader, ModelConfig& config) {
 }
 
 ModelPlan make_plan(const ModelConfig& config) {
-  const std::string embeddings = "backbone.embeddings.weight";
-  ModelPlan plan{.config = config};
-  plan.blocks.push_back(embedding_block(config, embeddings));
-  for (int layer = 0; layer < config.layers; ++layer) {
-    const std::string prefix = fmt::format("backbone.layers.{}.", layer);
-    plan.blocks.push_back(mamba2_block(config, layer, {prefix + "norm", prefix + "mixer."}));
-  }
-  add_lm_head(plan, "backbone.norm_f.weight", embeddings);
-  return plan;
+  return make_mamba2_plan(config, "backbone.embeddings.weight");
 }
 
 }  // namespace

@@ -43,6 +43,8 @@ class EngineGroup final {
   const std::map<int32_t, std::vector<float>>& logits() const { return logits_; }
 
   shard::WholeState state(int32_t slot) const;
+  /// What one rank's collectives have cost since the start, sub-groups included.
+  collectives::Statistics statistics(int rank) const { return communicators_[static_cast<size_t>(rank)]->statistics(); }
   /// The pages of the sequence in a slot, in no order that a test should rely on; none where the model has none.
   std::vector<int32_t> pages(int32_t slot) const;
   const ModelConfig& config() const { return engines_[0]->config(); }

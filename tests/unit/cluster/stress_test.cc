@@ -53,7 +53,7 @@ struct Stress : testing::Test {
     shard::ShardOptions shard;
     shard.world = kWorld;
     shard.run_dir = folder.path();
-    shard.model_dir = source_path("deploy/demo_model");
+    shard.model = source_path("deploy/demo_model");
     shard.served_model_name = "demo";
     shard.slots = 4;
     shard.max_queue = 16;
@@ -62,7 +62,7 @@ struct Stress : testing::Test {
 
     api::ApiOptions options;
     options.model.name = "demo";
-    options.model.tokenizer = tokenizer::Tokenizer::load(shard.model_dir + "/tokenizer.json").value();
+    options.model.tokenizer = tokenizer::Tokenizer::load(shard.model + "/tokenizer.json").value();
     options.model.vocab_size = options.model.tokenizer->vocab_size();
     requests::CoreOptions core;
     core.name = "coordinator-1";

@@ -262,11 +262,5 @@ TEST(Checkpoint, AnOptionalTensorMayBeAbsent) {
   EXPECT_EQ(missing.error().param, "absent");
 }
 
-TEST(Checkpoint, AModelIsNamedAfterItsFolder) {
-  EXPECT_EQ(model_name_of("/models/mamba-130m"), "mamba-130m");
-  EXPECT_EQ(model_name_of("/models/mamba-130m/"), "mamba-130m");
-  EXPECT_EQ(model_name_of("models/./x/../mamba"), "mamba");
-}
-
 }  // namespace
 }  // namespace krait

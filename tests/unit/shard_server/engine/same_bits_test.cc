@@ -58,8 +58,10 @@ class SameBits : public testing::TestWithParam<DType> {};
 
 std::vector<std::string> every_family() {
   std::vector<std::string> models;
-  for (const Architecture* architecture : all_architectures())
+  for (const Architecture* architecture : all_architectures()) {
+    if (architecture->name == "state_spaces") continue;  // mamba and mamba2 in another spelling
     models.push_back(golden_path(fmt::format("models/{}", architecture->name)));
+  }
   return models;
 }
 
