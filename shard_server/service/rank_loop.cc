@@ -104,8 +104,9 @@ std::optional<Status> RankLoop::turn(int stop_requests, std::vector<wire::Messag
     if (formed_) say(options_.join);
     return Status();
   }
-  if (now_ns - last_said_ns_ >= limits::kHeartbeatNs) {
-    say(sign_of_life());
+  if (now_ns - last_said_ns_ >= limits::kHeartbeatNs) say(sign_of_life());
+  if (now_ns >= next_metrics_ns_) {
+    next_metrics_ns_ = now_ns + limits::kCoreTickNs;
     tools_.metrics.observe_figures(tools_.runner.figures(), options_.join.version, options_.join.fingerprint);
   }
   return std::nullopt;

@@ -36,6 +36,7 @@ class RankLoop final : public ShardLoop {
   int64_t last_heard_ns_ = 0;
   int64_t last_said_ns_ = 0;
   int64_t drain_deadline_ns_ = 0;
+  int64_t next_metrics_ns_ = 0;
   Reminder reminder_;
 };
 

@@ -10,7 +10,7 @@ import urllib.request
 import pytest
 
 from launch import REPOSITORY, get_json, wait_for
-from rest import complete
+from rest import Stream, complete, metrics
 
 TOOLS = REPOSITORY / "build" / "tools" / "prometheus"
 CONFIG = REPOSITORY / "dashboards" / "prometheus" / "prometheus.yml"
@@ -29,12 +29,33 @@ def test_promtool_accepts_the_configuration():
 def test_promtool_finds_no_fault_in_any_process(demo):
     complete(demo.url, prompt="Mr. Darcy", max_tokens=3)
     for process in demo.document["processes"]:
-        with urllib.request.urlopen(process["metrics_url"], timeout=10) as response:
-            assert response.headers["content-type"].startswith("text/plain")
-            text = response.read()
-        assert b"krait_build_info{" in text
+        text = wait_for(lambda url=process["metrics_url"]: _said_with_build(url), "build_info", 10)
         done = subprocess.run([TOOLS / "promtool", "check", "metrics"], input=text, capture_output=True, check=False)
         assert done.returncode == 0 and done.stderr == b"", f"{process['log']}: {done.stderr.decode()}"
+
+
+def _said_with_build(url):
+    """All that a process says, once it knows what it runs."""
+    with urllib.request.urlopen(url, timeout=10) as response:
+        assert response.headers["content-type"].startswith("text/plain")
+        text = response.read()
+    return text if b"krait_build_info{" in text else None
+
+
+def test_every_rank_tells_what_it_does_while_it_does_it(demo):
+    stream = Stream(demo.url, prompt="Mr. Darcy", max_tokens=200_000, temperature=0, ignore_eos=True)
+    try:
+        assert stream.read_event()["choices"]
+        for rank in (0, 1):
+            url, seen = demo.process_of("shard", rank)["metrics_url"], set()
+
+            def has_grown(url=url, seen=seen):
+                seen.add(sum(value for name, value in metrics(url).items() if name.startswith("krait_collectives_total")))
+                return len(seen) > 3
+
+            wait_for(has_grown, f"the count of rank {rank} to grow", 20)
+    finally:
+        stream.drop()
 
 
 @pytest.fixture(scope="module")
