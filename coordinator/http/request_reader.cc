@@ -1,5 +1,6 @@
 #include "coordinator/http/request_reader.h"
 
+#include <algorithm>
 #include <boost/asio/buffer.hpp>
 #include <boost/beast/http/parser.hpp>
 #include <boost/beast/http/string_body.hpp>
@@ -20,6 +21,19 @@ bool is_method_char(char c) {
 
 bool is_hex_digit(char c) {
   return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
+}
+
+// Whether a chunk can begin with these bytes, as far as they go; the end of the one before it is the line end in front.
+bool may_begin_chunk(std::string_view bytes, bool is_first) {
+  if (!is_first) {
+    const std::string_view line_end = bytes.substr(0, 2);
+    if (!std::string_view("\r\n").starts_with(line_end)) return false;
+    bytes.remove_prefix(line_end.size());
+  }
+  if (bytes.empty()) return true;
+  const auto* const digits_end = std::find_if_not(bytes.begin(), bytes.end(), is_hex_digit);
+  return digits_end != bytes.begin() &&
+         (digits_end == bytes.end() || std::string_view("\r; \t").find(*digits_end) != std::string_view::npos);
 }
 
 std::string to_std(boost::beast::string_view text) {
@@ -137,17 +151,17 @@ size_t RequestReader::feed_header(std::string_view bytes) {
 
 size_t RequestReader::feed_body(std::string_view bytes) {
   // No chunked body is shorter than "0 CR LF CR LF", and Beast asserts that it is never asked to go on with less.
-  const bool enough = body_begun_ || !parser_->beast.chunked() || bytes.size() >= kLeastChunkedBytes;
-  if (!enough && !bytes.empty() && !is_hex_digit(bytes[0])) {
-    fail(400, Errc::kInvalidArgument, "The body does not begin with the size of a chunk.");
-    return 0;
-  }
+  const bool chunked = parser_->beast.chunked();
+  const bool enough = body_begun_ || !chunked || bytes.size() >= kLeastChunkedBytes;
   const size_t used = parser_->beast.is_done() || bytes.empty() || !enough ? 0 : put(bytes);
   body_begun_ = body_begun_ || used > 0;
   if (state_ == State::kFailed) return used;
   if (parser_->beast.is_done()) {
     state_ = State::kComplete;
     awaits_continue_ = false;
+  } else if (chunked && !may_begin_chunk(bytes.substr(used), !body_begun_)) {
+    // Beast waits for the end of the line, and after a size of zero for that of the trailer: in vain, if none comes.
+    fail(400, Errc::kInvalidArgument, "The body does not go on with the size of a chunk.");
   } else if (std::cmp_greater(bytes.size() - used, limits_.max_header_bytes)) {
     // The extension of a chunk or the trailer; Beast sets no limit to these.
     fail_headers_too_large();

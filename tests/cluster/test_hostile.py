@@ -332,10 +332,10 @@ def test_methods_paths_and_targets(demo):
             connection.send(request(target, method="GET"))
             assert connection.answer("GET").status == status, target
             assert connection.ended()
-    for version, status in (("2.0", 505), ("1.2", 505), ("0.9", 505), ("1", 400)):
+    for version in ("2.0", "1.2", "0.9", "1"):
         with Raw(demo.url) as connection:
             connection.send(request("/health", method="GET", version=version))
-            assert connection.answer("GET").status == status, version
+            assert connection.answer("GET").status == 505, version
             assert connection.ended()
 
 

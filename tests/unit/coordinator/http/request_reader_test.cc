@@ -111,6 +111,7 @@ TEST(RequestReader, RefusesWhatIsMalformed) {
       {"GET / HTTP/1.1\r\n\r\n", 400},                     // no Host
       {"GET / HTTP/1.1\r\n" + host + host + "\r\n", 400},  // two
       {"GET / HTTP/2.0\r\n" + host + "\r\n", 505},
+      {"GET / HTTP/1\r\n" + host + "\r\n", 505},
       {"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 505},
       {"GET / HTTP/1.1\r\n" + host + "a b: c\r\n\r\n", 400},
       {"GET / HTTP/1.1\r\n" + host + "a: b" + std::string(1, '\0') + "c\r\n\r\n", 400},
@@ -128,6 +129,12 @@ TEST(RequestReader, RefusesWhatIsMalformed) {
       {"POST / HTTP/1.1\r\n" + host + "Transfer-Encoding: chunked\r\n\r\nzz\r\nzz", 400},
       {"POST / HTTP/1.1\r\n" + host + "Transfer-Encoding: chunked\r\n\r\n-1\r\n", 400},
       {"POST / HTTP/1.1\r\n" + host + "Transfer-Encoding: chunked\r\n\r\n\r", 400},
+      // Known to be wrong before the end of the line or of the trailer, which need never come.
+      {"POST / HTTP/1.1\r\n" + host + "Transfer-Encoding: chunked\r\n\r\n{\"prompt\"", 400},
+      {"POST / HTTP/1.1\r\n" + host + "Transfer-Encoding: chunked\r\n\r\n0x3\r\nabc\r\n", 400},
+      {"POST / HTTP/1.1\r\n" + host + "Transfer-Encoding: chunked\r\n\r\n1\r\na\r\n0,\r\n", 400},
+      {"POST / HTTP/1.1\r\n" + host + "Transfer-Encoding: chunked\r\n\r\n1\r\na\r\n-", 400},
+      {"POST / HTTP/1.1\r\n" + host + "Transfer-Encoding: chunked\r\n\r\n1\r\nab", 400},
       {"POST / HTTP/1.1\r\n" + host + "Transfer-Encoding: chunked\r\n\r\n2\r\nabcd\r\n0\r\n\r\n", 400},
       {"POST / HTTP/1.1\r\n" + host + "Transfer-Encoding: chunked\r\n\r\nffffffffffffffffff\r\n", 400},
   };
