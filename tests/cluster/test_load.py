@@ -18,6 +18,8 @@ LONG = bool(os.environ.get("KRAIT_TEST_LONG"))
 SLOTS, QUEUE = 8, 64
 FLOOD_S = 60 if LONG else 10
 REQUEST = {"prompt": [5, 6, 7], "max_tokens": 128, "temperature": 0, "ignore_eos": True, "return_token_ids": True}
+# Long enough that clients can ask for ten times of it, whatever they and the daemons get of the processors.
+LONGER = {**REQUEST, "max_tokens": 512}
 # A memory allocator keeps some of what it was given back; what is held against it is growth without end.
 SLACK_MIB = 48
 MIB = 2**20
@@ -30,10 +32,6 @@ def up():
         yield up.wait_ready()
 
 
-def idle(up):
-    wait_for(lambda: load(up) == (0, 0), "the cluster to be idle")
-
-
 def leader_says(up):
     return metrics(up.process_of("shard", 0)["metrics_url"])
 
@@ -42,11 +40,25 @@ def coordinator_says(up):
     return metrics(up.process_of("coordinator")["metrics_url"])
 
 
-async def flood(up, clients, seconds, pause_s=0.3, key=None):
+def holds_nothing(up):
+    leader = leader_says(up)
+    return (
+        load(up) == (0, 0)
+        and (leader['krait_slots{state="free"}'], leader["krait_backlog_seconds"]) == (SLOTS, 0)
+        and coordinator_says(up)["krait_http_unsent_bytes"] == 0
+    )
+
+
+def idle(up):
+    """What was asked has ended and nothing of it is held, as all who are asked say; gauges follow a tick later."""
+    wait_for(lambda: holds_nothing(up), "the cluster to hold nothing", 25)
+
+
+async def flood(up, clients, seconds, pause_s=0.3, asked=REQUEST):
     """What that many clients were answered who ask all the time, refused or not."""
     answers = []
     end = time.monotonic() + seconds
-    await asyncio.gather(*(each_until(end, Connection(up.url, key), answers, pause_s, **REQUEST) for _ in range(clients)))
+    await asyncio.gather(*(each_until(end, Connection(up.url), answers, pause_s, **asked) for _ in range(clients)))
     return answers
 
 
@@ -70,7 +82,7 @@ def served(answers):
 def test_a_flood_is_answered_or_refused_and_grows_nothing(up):
     async def run():
         async with idle_connections(up, 800):
-            return await flood(up, 200, FLOOD_S)
+            return await flood(up, 200, FLOOD_S, asked=LONGER)
 
     complete(up.url, **REQUEST)
     finished = 'krait_request_success_total{finish_reason="length"}'
@@ -81,9 +93,9 @@ def test_a_flood_is_answered_or_refused_and_grows_nothing(up):
     refused = [answer for answer in answers if answer.status == 429]
     print(f"{len(good)} served, {len(refused)} refused in {FLOOD_S} s, grown by MiB: {peaks.grown_mib()}")
     assert len(good) + len(refused) == len(answers), {answer.status for answer in answers}
-    assert len(answers) > (10 if LONG else 5) * len(good), "it was not much more than can be served"
+    assert len(answers) > 10 * len(good), "it was not much more than can be served"
     assert len(good) > SLOTS + QUEUE and len(refused) > 100
-    assert all(answer.complete and len(answer.tokens_at) >= REQUEST["max_tokens"] / 2 for answer in good)
+    assert all(answer.complete and len(answer.tokens_at) >= LONGER["max_tokens"] / 2 for answer in good)
     assert all(answer.error["type"] == "rate_limit_error" for answer in refused)
     assert {1 <= int(answer.retry_after) <= 60 for answer in refused} == {True}
     assert max(peaks.grown_mib().values()) < SLACK_MIB
@@ -95,9 +107,6 @@ def test_a_flood_is_answered_or_refused_and_grows_nothing(up):
     idle(up)
     after = coordinator_says(up)
     assert after[finished] - before.get(finished, 0) == len(good) + 1
-    leader = leader_says(up)
-    assert leader['krait_slots{state="free"}'] == SLOTS and leader["krait_backlog_seconds"] == 0
-    assert coordinator_says(up)["krait_http_unsent_bytes"] == 0
 
 
 def test_the_time_to_come_again_follows_the_backlog(up):
@@ -162,8 +171,7 @@ def test_a_stalled_reader_is_cancelled_and_slows_nobody(up):
     other = Stream(up.url, **{**REQUEST, "max_tokens": 500})
     assert other.read_all()[-1] == "[DONE]"
     # One mebibyte behind, well before the thirty seconds.
-    wait_for(lambda: load(up) == (0, 0), "the stalled reader's slot to be free", 25)
-    assert coordinator_says(up)["krait_http_unsent_bytes"] == 0
+    idle(up)
     stalled.drop()
 
 
@@ -211,5 +219,3 @@ def test_many_short_requests_leave_nothing_behind(up):
         assert grown < 4
         assert descriptors == before[name][1]
     assert [name for name in segments_after if name not in segments_before and up.run_dir.name in name] == []
-    leader = leader_says(up)
-    assert leader['krait_slots{state="free"}'] == SLOTS
