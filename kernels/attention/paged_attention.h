@@ -44,6 +44,10 @@ struct AppendKvArgs final {
 
 void append_kv(Stream& stream, const AppendKvArgs& args);
 
+/// The keys and values of a head's first `tokens` tokens, [tokens][D] each, out of their pages.
+void read_kv(const KvPages& pages, int64_t head, std::span<const int32_t> page_ids, int64_t tokens, float* keys,
+             float* values);
+
 /// For a row at position p and query head i, whose keys and values are those of head kv_of[i]:
 ///   s[t]   = scale * (sum over d of q[d] * k[t][d])                 t in [0, p], summed in order of d with fma
 ///   out[d] = sum over t of softmax(s)[t] * v[t][d]

@@ -40,6 +40,19 @@ void append_kv(Stream& stream, const AppendKvArgs& args) {
   });
 }
 
+void read_kv(const KvPages& pages, int64_t head, std::span<const int32_t> page_ids, int64_t tokens, float* keys,
+             float* values) {
+  for (int64_t token = 0; token < tokens; ++token) {
+    const float* page = pages.base + page_ids[static_cast<size_t>(token / kPageTokens)] * pages.page_stride +
+                        head * pages.head_floats();
+    const int64_t within = token % kPageTokens;
+    for (int64_t d = 0; d < pages.head_dim; ++d) {
+      keys[token * pages.head_dim + d] = page[d * kPageTokens + within];
+      values[token * pages.head_dim + d] = page[(kPageTokens + within) * pages.head_dim + d];
+    }
+  }
+}
+
 void paged_attention(Stream& stream, const PagedAttentionArgs& args) {
   const CpuPath path = stream.path();
   for (const AttentionRun& run : args.runs)

@@ -2,7 +2,7 @@
 
 namespace krait::shard {
 
-void Block::export_state(const StatePool&, int32_t, WholeState&) const {}
+void Block::export_state(const SlotState&, WholeState&) const {}
 
 #define BLOCK(kind, maker) Result<std::unique_ptr<Block>> maker(const BlockSource& source);
 #include "shard_server/blocks/blocks.def"

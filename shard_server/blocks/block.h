@@ -71,14 +71,22 @@ struct BlockNeeds final {
   bool side_rows = false;  // BlockContext::first and side
 };
 
+/// One slot's state on this rank, and where its sequence's keys and values lie.
+struct SlotState final {
+  const float* state = nullptr;
+  const KvCache& kv;
+  std::span<const int32_t> pages;
+  int64_t tokens = 0;  // that it has read
+};
+
 class Block {
  public:
   virtual ~Block() = default;
   virtual BlockNeeds needs(int64_t max_rows) const = 0;
   /// Updates context.h, and the states of the batch's output slots. Errors are those of the collectives.
   virtual Status forward(const BlockContext& context, const Batch& batch) const = 0;
-  /// Writes this rank's part of its layer's state in `slot`. Blocks without a state have nothing to write.
-  virtual void export_state(const StatePool& states, int32_t slot, WholeState& whole) const;
+  /// Writes this rank's part of its layer's state. Blocks without a state have nothing to write.
+  virtual void export_state(const SlotState& slot, WholeState& whole) const;
 };
 
 /// What a block is built from.

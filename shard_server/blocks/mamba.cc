@@ -68,7 +68,7 @@ class MambaBlock final : public Block {
 
   BlockNeeds needs(int64_t max_rows) const override;
   Status forward(const BlockContext& context, const Batch& batch) const override;
-  void export_state(const StatePool& states, int32_t slot, WholeState& whole) const override;
+  void export_state(const SlotState& slot, WholeState& whole) const override;
 
  private:
   int64_t head_width() const { return mixer_.dt_rank + 2 * mixer_.state_size; }
@@ -218,12 +218,12 @@ Status MambaBlock::forward(const BlockContext& context, const Batch& batch) cons
   return {};
 }
 
-void MambaBlock::export_state(const StatePool& states, int32_t slot, WholeState& whole) const {
+void MambaBlock::export_state(const SlotState& slot, WholeState& whole) const {
   const int64_t taps = mixer_.conv_kernel - 1;
   WholeLayerState& layer = whole.layer(layer_);
   layer.conv.resize(static_cast<size_t>(mixer_.inner_size * taps));
   layer.ssm.resize(static_cast<size_t>(mixer_.inner_size * mixer_.state_size));
-  const float* base = states.slot(slot);
+  const float* base = slot.state;
   export_conv(base + state_.conv_offset, taps, layout_.padded(), layout_.places(), 0, range_.size(),
               layer.conv.data() + range_.begin * taps);
   layout_.unblock(base + state_.ssm_offset, mixer_.state_size, layer.ssm.data() + range_.begin * mixer_.state_size);

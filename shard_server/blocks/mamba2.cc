@@ -94,7 +94,7 @@ class Mamba2Block final : public Block {
 
   BlockNeeds needs(int64_t max_rows) const override;
   Status forward(const BlockContext& context, const Batch& batch) const override;
-  void export_state(const StatePool& states, int32_t slot, WholeState& whole) const override;
+  void export_state(const SlotState& slot, WholeState& whole) const override;
 
  private:
   /// A row of the out_proj sum: with one group, the norm's sum of squares after it.
@@ -272,7 +272,7 @@ Status Mamba2Block::forward(const BlockContext& context, const Batch& batch) con
   return {};
 }
 
-void Mamba2Block::export_state(const StatePool& states, int32_t slot, WholeState& whole) const {
+void Mamba2Block::export_state(const SlotState& slot, WholeState& whole) const {
   const MixerConfig& mixer = shape_.mixer;
   const int64_t taps = mixer.conv_kernel - 1;
   const int64_t all_shared = mixer.groups * mixer.state_size;
@@ -280,7 +280,7 @@ void Mamba2Block::export_state(const StatePool& states, int32_t slot, WholeState
   WholeLayerState& layer = whole.layer(layer_);
   layer.conv.resize(static_cast<size_t>((mixer.inner_size + 2 * all_shared) * taps));
   layer.ssm.resize(static_cast<size_t>(mixer.inner_size * mixer.state_size));
-  const float* base = states.slot(slot);
+  const float* base = slot.state;
   const auto conv = [&](std::span<const int64_t> places, int64_t first, int64_t channels, int64_t to) {
     export_conv(base + state_.conv_offset, taps, shape_.conv_width(), places, first, channels,
                 layer.conv.data() + to * taps);

@@ -45,7 +45,7 @@ class SharedAttentionBlock final : public Block {
 
   BlockNeeds needs(int64_t max_rows) const override;
   Status forward(const BlockContext& context, const Batch& batch) const override;
-  void export_state(const StatePool& states, int32_t slot, WholeState& whole) const override;
+  void export_state(const SlotState& slot, WholeState& whole) const override;
 
  private:
   int64_t heads() const { return static_cast<int64_t>(w_.kv_of.size()); }
@@ -149,7 +149,17 @@ Status SharedAttentionBlock::forward(const BlockContext& context, const Batch& b
   return context.communicator.all_reduce(rows, hidden_, context.side, context.side);
 }
 
-void SharedAttentionBlock::export_state(const StatePool&, int32_t, WholeState&) const {}
+void SharedAttentionBlock::export_state(const SlotState& slot, WholeState& whole) const {
+  const kernels::KvPages pages = slot.kv.layer(kv_);
+  const int64_t head_floats = slot.tokens * shared_.head_dim;
+  WholeLayerState& layer = whole.layer(layer_);
+  layer.keys.resize(static_cast<size_t>(shared_.kv_heads * head_floats));
+  layer.values.resize(layer.keys.size());
+  for (int64_t head = 0; head < kv_range_.size(); ++head) {
+    const int64_t to = (kv_range_.begin + head) * head_floats;
+    kernels::read_kv(pages, head, slot.pages, slot.tokens, layer.keys.data() + to, layer.values.data() + to);
+  }
+}
 
 Result<Projection> load_projection(const BlockSource& source, char which) {
   auto& loader = source.loader;

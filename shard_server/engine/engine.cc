@@ -107,9 +107,11 @@ Status Engine::allocate(const EngineOptions& options) {
   return {};
 }
 
-void Engine::export_state(int32_t slot, WholeState& whole) const {
+void Engine::export_state(int32_t slot, int64_t tokens, WholeState& whole) const {
+  const SlotState state{
+      .state = states_.slot(slot), .kv = kv_, .pages = records_[static_cast<size_t>(slot)].pages(), .tokens = tokens};
   for (const auto& block : blocks_)
-    block->export_state(states_, slot, whole);
+    block->export_state(state, whole);
 }
 
 std::string Engine::numerics_id() const {

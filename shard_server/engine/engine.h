@@ -63,8 +63,8 @@ class Engine final {
 
   // For tests.
   void set_logit_tap(LogitTap tap) { sampler_->set_tap(std::move(tap)); }
-  /// This rank's part of the state in `slot`.
-  void export_state(int32_t slot, WholeState& whole) const;
+  /// This rank's part of the state in `slot`, whose sequence has read that many tokens.
+  void export_state(int32_t slot, int64_t tokens, WholeState& whole) const;
   const ModelConfig& config() const { return checkpoint_->config(); }
   const Partition& partition() const { return partition_; }
 

@@ -10,6 +10,9 @@ namespace krait::shard {
 struct WholeLayerState final {
   std::vector<float> conv;  // [channels of the convolution][K - 1], oldest first
   std::vector<float> ssm;   // [I][N]
+  // Of hybrids' layers with attention: [heads of keys and values][tokens][D].
+  std::vector<float> keys;  // after the rotary turn
+  std::vector<float> values;
 
   friend bool operator==(const WholeLayerState&, const WholeLayerState&) = default;
 };

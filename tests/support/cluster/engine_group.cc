@@ -101,10 +101,10 @@ wire::StepDone EngineGroup::step(wire::Step step) {
   return dones[0];
 }
 
-shard::WholeState whole_state(std::span<const shard::Engine* const> engines, int32_t slot) {
+shard::WholeState whole_state(std::span<const shard::Engine* const> engines, int32_t slot, int64_t tokens) {
   shard::WholeState whole;
   for (const shard::Engine* engine : engines)
-    engine->export_state(slot, whole);
+    engine->export_state(slot, tokens, whole);
   return whole;
 }
 
@@ -117,11 +117,11 @@ std::vector<int32_t> EngineGroup::pages(int32_t slot) const {
   return pages;
 }
 
-shard::WholeState EngineGroup::state(int32_t slot) const {
+shard::WholeState EngineGroup::state(int32_t slot, int64_t tokens) const {
   std::vector<const shard::Engine*> engines;
   for (const auto& engine : engines_)
     engines.push_back(engine.get());
-  return whole_state(engines, slot);
+  return whole_state(engines, slot, tokens);
 }
 
 SequenceResult run_sequence(EngineGroup& group, int32_t slot, const std::vector<int32_t>& prompt, int64_t chunk,
@@ -145,7 +145,7 @@ SequenceResult run_sequence(EngineGroup& group, int32_t slot, const std::vector<
       result.prompt_logits.push_back(logits);
     if (run.sample) result.tokens.push_back(done.samples.at(0).token.token);
   }
-  result.after_prompt = group.state(slot);
+  result.after_prompt = group.state(slot, total);
   for (uint32_t i = 1; i < generate; ++i) {
     wire::Step step;
     auto& run = step.runs.emplace_back();

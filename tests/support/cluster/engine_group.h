@@ -26,8 +26,8 @@ struct EngineGroupOptions final {
   std::vector<double> shares;
 };
 
-/// The state of one slot, put together from the engines of all ranks.
-shard::WholeState whole_state(std::span<const shard::Engine* const> engines, int32_t slot);
+/// The state of one slot, whose sequence has read that many tokens, put together from the engines of all ranks.
+shard::WholeState whole_state(std::span<const shard::Engine* const> engines, int32_t slot, int64_t tokens);
 
 /// Throws std::runtime_error where something fails, so that the test fails and says why.
 class EngineGroup final {
@@ -42,7 +42,7 @@ class EngineGroup final {
   void keep_logits();
   const std::map<int32_t, std::vector<float>>& logits() const { return logits_; }
 
-  shard::WholeState state(int32_t slot) const;
+  shard::WholeState state(int32_t slot, int64_t tokens) const;
   /// What one rank's collectives have cost since the start, sub-groups included.
   collectives::Statistics statistics(int rank) const { return communicators_[static_cast<size_t>(rank)]->statistics(); }
   /// The pages of the sequence in a slot, in no order that a test should rely on; none where the model has none.

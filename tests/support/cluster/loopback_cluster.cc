@@ -337,7 +337,7 @@ shard::WholeState LoopbackCluster::state(int32_t slot) const {
   std::vector<const shard::Engine*> engines;
   for (const auto& rank : ranks_)
     engines.push_back(rank.engine);
-  return whole_state(engines, slot);
+  return whole_state(engines, slot, 0);  // the demo model has no keys and values
 }
 
 requests::GenerationSpec one_sequence(std::vector<int32_t> tokens, uint32_t max_tokens) {

@@ -82,6 +82,20 @@ void check_prompt(EngineGroup& group, const Reference& reference, const std::str
   EXPECT_LE(used, tolerance);
   EXPECT_EQ(got.tokens, greedy);
 
+  const auto check_keys = [&](const shard::WholeState& state) {
+    std::vector<float> keys;
+    std::vector<float> values;
+    for (const auto& layer : state.layers) {
+      keys.insert(keys.end(), layer.keys.begin(), layer.keys.end());
+      values.insert(values.end(), layer.values.begin(), layer.values.end());
+    }
+    if (keys.empty()) return;
+    const auto want_keys = reference.floats(prompt + ".k");
+    const auto want_values = reference.floats(prompt + ".v");
+    ASSERT_EQ(keys.size(), want_keys.size());
+    used = std::max(
+        {used, worst(keys, want_keys.data(), want_keys.size()), worst(values, want_values.data(), want_values.size())});
+  };
   const auto check_state = [&](const shard::WholeState& state, const std::string& conv, const std::string& ssm) {
     const auto want_conv =
         without_oldest(reference.floats(conv), static_cast<size_t>(group.config().mixer.conv_kernel));
@@ -94,13 +108,17 @@ void check_prompt(EngineGroup& group, const Reference& reference, const std::str
         {used, worst(got_conv, want_conv.data(), want_conv.size()), worst(got_ssm, want_ssm.data(), want_ssm.size())});
   };
   check_state(got.after_prompt, prompt + ".conv", prompt + ".ssm");
+  check_keys(got.after_prompt);
+  EXPECT_EQ(got.after_prompt.layers[0].keys.empty() && got.after_prompt.layers[1].keys.empty() &&
+                got.after_prompt.layers[2].keys.empty(),
+            group.config().shared.layers.empty());
   // One more row reads the last generated token, then the state is that of prompt and all 24 tokens.
   wire::Step last;
   auto& run = last.runs.emplace_back();
   run.in_slot = run.out_slot = run.sequence_slot = 1;
   run.position = static_cast<uint32_t>(length) + 23;
   group.step(last);
-  check_state(group.state(1), prompt + ".conv_end", prompt + ".ssm_end");
+  check_state(group.state(1, length + 24), prompt + ".conv_end", prompt + ".ssm_end");
   EXPECT_LE(used, tolerance);
   testing::Test::RecordProperty("tolerance_used", std::to_string(used / tolerance));
   std::printf("  %s, chunks of %ld: %.0f %% of the tolerance used\n", prompt.c_str(), long{chunk},

@@ -1,0 +1,67 @@
+// krait-random-models FOLDER SEEDS: for every family that transformers knows, models of odd sizes with what this engine
+// makes of them, for test_transformers.py to compare. FOLDER/FAMILY-SEED/ gets config.json, model.safetensors,
+// ids.bin (int32) and logits.bin (float32 [T][V]).
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include "common/model/architecture.h"
+#include "tests/support/cluster/engine_group.h"
+#include "tests/support/random_model.h"
+#include "tests/support/safetensors_writer.h"
+
+namespace krait::test {
+namespace {
+
+constexpr int64_t kTokens = 80;  // more than the 64 keys of a step of the softmax, and than a chunk of Mamba-2
+
+template <class T>
+void write(const std::string& path, std::span<const T> values) {
+  std::ofstream file(path, std::ios::binary);
+  file.write(reinterpret_cast<const char*>(values.data()), static_cast<std::streamsize>(values.size_bytes()));
+}
+
+void make(const std::string& folder, std::string_view architecture, uint64_t seed) {
+  SplitMix64 random(seed);
+  const std::string config_json = random_config(architecture, random);
+  const auto config = parse_model_config(config_json);
+  if (!config.ok()) throw std::runtime_error(to_string(config.error()));
+  std::filesystem::create_directories(folder);
+  write_checkpoint(folder, config_json, random_tensors(make_model_plan(*config).value(), seed));
+  std::vector<int32_t> ids;
+  for (int64_t i = 0; i < kTokens; ++i)
+    ids.push_back(static_cast<int32_t>(random.below(static_cast<uint64_t>(config->vocab_size))));
+  EngineGroupOptions options;
+  options.model_dir = folder;
+  EngineGroup group(options);
+  group.keep_logits();
+  wire::SamplingParams scored;
+  scored.temperature = 0;
+  scored.prompt_logprobs = true;
+  scored.logprobs = 0;
+  std::vector<float> logits;
+  for (const auto& row : run_sequence(group, 0, ids, 33, 1, scored).prompt_logits)
+    logits.insert(logits.end(), row.begin(), row.end());
+  write<int32_t>(folder + "/ids.bin", ids);
+  write<float>(folder + "/logits.bin", logits);
+}
+
+}  // namespace
+}  // namespace krait::test
+
+int main(int argc, char** argv) {
+  if (argc != 3) {
+    std::fprintf(stderr, "usage: krait-random-models FOLDER SEEDS\n");
+    return 2;
+  }
+  for (const krait::Architecture* architecture : krait::all_architectures()) {
+    if (architecture->name == "state_spaces") continue;  // transformers does not read that layout
+    for (int seed = 1; seed <= std::atoi(argv[2]); ++seed)
+      krait::test::make(fmt::format("{}/{}-{}", argv[1], architecture->name, seed), architecture->name,
+                        static_cast<uint64_t>(seed));
+  }
+  return 0;
+}
