@@ -45,6 +45,7 @@ struct Options final {
   std::string model;
   std::string served_model_name;
   std::string tokenizer;
+  std::string chat_template;
   std::string api_key_file;
   bool strict_fields = false;
   double request_timeout_s = 600;
@@ -80,6 +81,7 @@ Result<bool> read_options(int argc, char** argv, Options& options) {
   settings.add("model", options.model, "folder of the checkpoint, or org/name of one in Hugging Face's cache", true);
   settings.add("served-model-name", options.served_model_name, "name clients use; the folder's name if empty");
   settings.add("tokenizer", options.tokenizer, "another tokenizer.json");
+  settings.add("chat-template", options.chat_template, "a Jinja file in place of the model's own chat template");
   settings.section("Requests");
   settings.add("api-key-file", options.api_key_file, "file with one API key a line; none: no key is asked for");
   settings.add_flag("strict-fields", options.strict_fields, "refuse request fields that are not known");
@@ -116,6 +118,7 @@ Result<api::ModelInfo> open_model(const Options& options, const std::string& nam
   } else {
     log_warning("{} is not there: only token ids are served", file.string());
   }
+  ASSIGN_OR_RETURN(model.chat, api::load_chat_templates(checkpoint.directory(), options.chat_template));
   return model;
 }
 

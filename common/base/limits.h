@@ -79,6 +79,8 @@ inline constexpr int64_t kMaxTemplateBytes = 512 * kMiB;  // values and text tha
 inline constexpr int kMaxTemplateDepth = 2000;            // evaluations inside each other, of one render
 inline constexpr int kMaxTemplateSyntaxDepth = 200;       // expressions and blocks inside each other, in the file
 inline constexpr int kMaxTemplateNesting = 200;           // lists and dicts inside each other
+inline constexpr int kMaxChatMessages = 100'000;
+inline constexpr int kMaxChatTools = 4096;
 
 // Connections.
 inline constexpr int kMaxConnections = 4096;

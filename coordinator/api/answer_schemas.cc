@@ -53,6 +53,59 @@ constexpr std::string_view kCompletionSchemas = R"json({
     "description": "with stream_options.include_usage: null but in the last chunk, which has no choices"}}}
 })json";
 
+constexpr std::string_view kChatSchemas = R"json({
+"TokenLogprob": {"type": "object", "required": ["token", "logprob", "bytes"], "properties": {
+  "token": {"type": "string"},
+  "logprob": {"type": "number"},
+  "bytes": {"type": "array", "items": {"type": "integer", "minimum": 0, "maximum": 255},
+    "description": "of the token's text: a character may be cut between tokens"}}},
+"ChosenLogprob": {"type": "object", "required": ["token", "logprob", "bytes", "top_logprobs"], "properties": {
+  "token": {"type": "string"},
+  "logprob": {"type": "number"},
+  "bytes": {"type": "array", "items": {"type": "integer", "minimum": 0, "maximum": 255}},
+  "top_logprobs": {"type": "array", "items": {"$ref": "#/components/schemas/TokenLogprob"}}}},
+"ChatLogprobs": {"type": "object", "required": ["content", "refusal"], "properties": {
+  "content": {"type": "array", "items": {"$ref": "#/components/schemas/ChosenLogprob"}},
+  "refusal": {"type": "null"}}},
+"ChatChoice": {"type": "object", "required": ["index", "message", "logprobs", "finish_reason", "stop_reason"],
+  "properties": {
+  "index": {"type": "integer", "minimum": 0},
+  "message": {"type": "object", "required": ["role", "content", "refusal"], "properties": {
+    "role": {"const": "assistant"}, "content": {"type": "string"}, "refusal": {"type": "null"}}},
+  "logprobs": {"anyOf": [{"$ref": "#/components/schemas/ChatLogprobs"}, {"type": "null"}]},
+  "token_ids": {"type": "array", "items": {"type": "integer", "minimum": 0}, "description": "with return_token_ids"},
+  "finish_reason": {"enum": ["stop", "length"]},
+  "stop_reason": {"type": ["string", "integer", "null"], "description": "the stop string or token of the request"}}},
+"ChatDelta": {"type": "object", "required": ["index", "delta", "logprobs", "finish_reason", "stop_reason"],
+  "properties": {
+  "index": {"type": "integer", "minimum": 0},
+  "delta": {"type": "object", "required": ["content"], "properties": {
+    "role": {"const": "assistant", "description": "in the choice's first chunk"}, "content": {"type": "string"}}},
+  "logprobs": {"anyOf": [{"$ref": "#/components/schemas/ChatLogprobs"}, {"type": "null"}]},
+  "token_ids": {"type": "array", "items": {"type": "integer", "minimum": 0}, "description": "with return_token_ids"},
+  "finish_reason": {"enum": ["stop", "length", null], "description": "null: the choice goes on in later chunks"},
+  "stop_reason": {"type": ["string", "integer", "null"]}}},
+"ChatCompletion": {"type": "object",
+  "required": ["id", "object", "created", "model", "system_fingerprint", "choices", "usage"], "properties": {
+  "id": {"type": "string"},
+  "object": {"const": "chat.completion"},
+  "created": {"type": "integer", "description": "seconds since 1970"},
+  "model": {"type": "string"},
+  "system_fingerprint": {"type": "string", "description": "equal ids give equal texts for equal seeds"},
+  "choices": {"type": "array", "items": {"$ref": "#/components/schemas/ChatChoice"}, "minItems": 1},
+  "usage": {"$ref": "#/components/schemas/Usage"}}},
+"ChatCompletionChunk": {"type": "object",
+  "required": ["id", "object", "created", "model", "system_fingerprint", "choices"], "properties": {
+  "id": {"type": "string"},
+  "object": {"const": "chat.completion.chunk"},
+  "created": {"type": "integer"},
+  "model": {"type": "string"},
+  "system_fingerprint": {"type": "string"},
+  "choices": {"type": "array", "items": {"$ref": "#/components/schemas/ChatDelta"}},
+  "usage": {"anyOf": [{"$ref": "#/components/schemas/Usage"}, {"type": "null"}],
+    "description": "with stream_options.include_usage: null but in the last chunk, which has no choices"}}}
+})json";
+
 constexpr std::string_view kOtherSchemas = R"json({
 "Model": {"type": "object", "required": ["id", "object", "created", "owned_by", "max_model_len"], "properties": {
   "id": {"type": "string"},
@@ -126,6 +179,7 @@ ordered_json error_schema() {
 
 ordered_json answer_schemas() {
   ordered_json schemas = ordered_json::parse(kCompletionSchemas);
+  schemas.update(ordered_json::parse(kChatSchemas));
   schemas.update(ordered_json::parse(kOtherSchemas));
   schemas["Error"] = error_schema();
   return schemas;

@@ -11,6 +11,22 @@
 
 namespace krait::api {
 
+void append_finish(std::string& out, const std::optional<requests::SequenceEnd>& end, const ModelInfo& model,
+                   int32_t last_token) {
+  const bool stopped = end && end->reason == requests::EndReason::kStop;
+  out += R"(,"finish_reason":)";
+  out += !end ? "null" : stopped ? R"("stop")" : R"("length")";
+  out += R"(,"stop_reason":)";
+  const auto& eos = model.eos_ids;
+  if (stopped && !end->stop_string.empty()) {
+    append_string(out, end->stop_string);
+  } else if (stopped && !std::binary_search(eos.begin(), eos.end(), last_token)) {
+    out += std::to_string(last_token);
+  } else {
+    out += "null";
+  }
+}
+
 ChoiceWriter::ChoiceWriter(const CompletionRequest& request, const ModelInfo& model, size_t index)
     : request_(request), model_(model), index_(index) {
   if (!request_.echo) return;
@@ -85,21 +101,6 @@ size_t ChoiceWriter::size() const {
          text_offsets_.size();
 }
 
-void ChoiceWriter::finish_to(std::string& out) const {
-  const bool stopped = end_ && end_->reason == requests::EndReason::kStop;
-  out += R"(,"finish_reason":)";
-  out += !end_ ? "null" : stopped ? R"("stop")" : R"("length")";
-  out += R"(,"stop_reason":)";
-  const auto& eos = model_.eos_ids;
-  if (stopped && !end_->stop_string.empty()) {
-    append_string(out, end_->stop_string);
-  } else if (stopped && !std::binary_search(eos.begin(), eos.end(), last_token_)) {
-    out += std::to_string(last_token_);
-  } else {
-    out += "null";
-  }
-}
-
 std::string ChoiceWriter::take() {
   std::string out = fmt::format(R"({{"index":{},"text":)", index_);
   append_string(out, text_);
@@ -123,7 +124,7 @@ std::string ChoiceWriter::take() {
     out += R"(,"token_ids":)";
     token_ids_.move_to(out);
   }
-  finish_to(out);
+  append_finish(out, end_, model_, last_token_);
   out += '}';
   tells_of_prompt_ = false;
   return out;

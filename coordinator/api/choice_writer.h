@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "coordinator/api/choice_form.h"
 #include "coordinator/api/completion_request.h"
 #include "coordinator/api/json_text.h"
 #include "coordinator/requests/generation.h"
@@ -12,28 +13,27 @@
 
 namespace krait::api {
 
-class ChoiceWriter final {
+/// Appends "finish_reason" and "stop_reason" of a sequence, each null before its end.
+void append_finish(std::string& out, const std::optional<requests::SequenceEnd>& end, const ModelInfo& model,
+                   int32_t last_token);
+
+class ChoiceWriter final : public ChoiceForm {
  public:
   /// For sequence `index` of the request; both references must outlive it. With echo, the prompt is the first piece.
   ChoiceWriter(const CompletionRequest& request, const ModelInfo& model, size_t index);
 
-  void add(const requests::OutputChunk& chunk);
-
-  /// Whether a piece would say anything.
-  bool has_news() const { return !text_.empty() || !tokens_.empty() || !token_ids_.empty() || end_.has_value(); }
-  /// Whether the next piece tells of the prompt, by echo: it may be large, and comes as fast as the prompt is read.
-  bool tells_of_prompt() const { return tells_of_prompt_; }
-  /// Bytes that the next piece will take, roughly.
-  size_t size() const;
-
-  /// A choice object, as JSON text, with what was added since the last call.
-  std::string take();
+  void add(const requests::OutputChunk& chunk) override;
+  bool has_news() const override {
+    return !text_.empty() || !tokens_.empty() || !token_ids_.empty() || end_.has_value();
+  }
+  bool tells_of_prompt() const override { return tells_of_prompt_; }
+  size_t size() const override;
+  std::string take() override;
 
  private:
   void add_logprob(const wire::TokenInfo& token, bool known);
   void add_alternatives(const wire::TokenInfo& token);
   void advance(int32_t token);
-  void finish_to(std::string& out) const;
 
   const CompletionRequest& request_;
   const ModelInfo& model_;

@@ -4,6 +4,8 @@
 
 #include "common/base/clock.h"
 #include "common/base/rng.h"
+#include "coordinator/api/chat_choice.h"
+#include "coordinator/api/choice_writer.h"
 #include "coordinator/api/client_key.h"
 #include "coordinator/api/json_body.h"
 #include "coordinator/http/error_body.h"
@@ -16,15 +18,20 @@ using metrics::CounterId;
 using nlohmann::ordered_json;
 
 /// Without its closing brace: the rest is put behind it.
-std::string head_of(const std::string& id, int64_t created_s, const std::string& model) {
+std::string head_of(const std::string& id, int64_t created_s, const CompletionRequest& request) {
   ordered_json head;
   head["id"] = id;
-  head["object"] = "text_completion";
+  head["object"] = !request.chat ? "text_completion" : request.stream ? "chat.completion.chunk" : "chat.completion";
   head["created"] = created_s;
-  head["model"] = model;
+  head["model"] = request.model;
   std::string text = dump(head);
   text.pop_back();
   return text;
+}
+
+std::unique_ptr<ChoiceForm> make_choice(const CompletionRequest& request, const ModelInfo& model, size_t index) {
+  if (request.chat) return std::make_unique<ChatChoice>(request, model, index);
+  return std::make_unique<ChoiceWriter>(request, model, index);
 }
 
 }  // namespace
@@ -34,16 +41,16 @@ CompletionAnswer::CompletionAnswer(Api& api, CompletionRequest request, const ht
     : api_(api),
       request_(std::move(request)),
       responder_(std::move(responder)),
-      id_(fmt::format("cmpl-{:016x}{:016x}", random_u64(), random_u64())),
+      id_(fmt::format("{}-{:016x}{:016x}", request_.chat ? "chatcmpl" : "cmpl", random_u64(), random_u64())),
       http_request_id_(exchange.request_id),
       client_(client_key(exchange)),
       created_s_(unix_seconds()),
-      head_(head_of(id_, created_s_, request_.model)),
+      head_(head_of(id_, created_s_, request_)),
       last_sent_ns_(SteadyClock().now_ns()) {
   open_sequences_ = request_.prompts.size() * request_.n;
   accepted_.resize(open_sequences_);
   for (size_t i = 0; i < open_sequences_; ++i)
-    choices_.emplace_back(request_, api_.model(), i);
+    choices_.push_back(make_choice(request_, api_.model(), i));
   for (const Prompt& prompt : request_.prompts)
     prompt_tokens_ += prompt.tokens.size();
 }
@@ -129,7 +136,7 @@ void CompletionAnswer::send(std::string_view event, bool bulk) {
 }
 
 void CompletionAnswer::send_news(size_t sequence) {
-  ChoiceWriter& choice = choices_[sequence];
+  ChoiceForm& choice = *choices_[sequence];
   if (!choice.has_news()) return;
   const bool bulk = choice.tells_of_prompt();
   send(opening() + choice.take() + (request_.include_usage ? R"(],"usage":null})" : "]}"), bulk);
@@ -170,7 +177,7 @@ void CompletionAnswer::on_chunk(requests::OutputChunk chunk) {
     accept(std::move(chunk));
     return;
   }
-  ChoiceWriter& choice = choices_.at(chunk.sequence);
+  ChoiceForm& choice = *choices_.at(chunk.sequence);
   held_bytes_ -= choice.size();
   choice.add(chunk);
   held_bytes_ += choice.size();
@@ -191,9 +198,9 @@ void CompletionAnswer::on_chunk(requests::OutputChunk chunk) {
 
 void CompletionAnswer::respond_whole() {
   std::string body = opening();
-  for (ChoiceWriter& choice : choices_) {
+  for (const auto& choice : choices_) {
     if (body.back() != '[') body += ',';
-    body += choice.take();
+    body += choice->take();
   }
   body += R"(],"usage":)" + usage() + '}';
   responder_->respond(200, headers(), std::move(body));

@@ -1,4 +1,4 @@
-// Where a completion's news become an HTTP answer: whole, or as server-sent events.
+// Where the news of a completion or a chat become an HTTP answer: whole, or as server-sent events.
 #pragma once
 
 #include <memory>
@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "coordinator/api/api.h"
-#include "coordinator/api/choice_writer.h"
+#include "coordinator/api/choice_form.h"
 #include "coordinator/requests/generation.h"
 
 namespace krait::api {
@@ -53,7 +53,7 @@ class CompletionAnswer final : public requests::GenerationSink, public std::enab
   bool streaming_ = false;             // the head of a stream is out
   int64_t last_sent_ns_ = 0;           // of a stream, by the steady clock
   std::string fingerprint_;            // of the group that took a sequence on last
-  std::vector<ChoiceWriter> choices_;
+  std::vector<std::unique_ptr<ChoiceForm>> choices_;
   std::vector<bool> accepted_;  // sequences that a group has taken on
   size_t open_sequences_ = 0;
   size_t held_bytes_ = 0;  // of choices_

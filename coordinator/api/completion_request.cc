@@ -26,12 +26,6 @@ Error wrong_prompt(std::string message, std::string param = "prompt") {
   return wrong(std::move(message), std::move(param));
 }
 
-Status check_length(size_t tokens, const std::string& name) {
-  if (static_cast<int64_t>(tokens) <= limits::kMaxPromptTokens) return {};
-  return wrong_prompt(fmt::format("'{}' has {} tokens; at most {} are taken", name, tokens, limits::kMaxPromptTokens),
-                      name);
-}
-
 /// Reads prompts in their four forms.
 class PromptReader final {
  public:
@@ -62,15 +56,13 @@ class PromptReader final {
     Prompt prompt;
     if (value.is_string()) {
       const auto& text = value.get_ref<const std::string&>();
-      ASSIGN_OR_RETURN(prompt.tokens, encode_text(model_, text, add_special_, name));
-      if (prompt.tokens.empty()) return wrong_prompt(fmt::format("'{}' is empty", name), name);
-      RETURN_IF_ERROR(check_length(prompt.tokens.size(), name));
+      ASSIGN_OR_RETURN(prompt.tokens, encode_text(model_, text, {.add_special_tokens = add_special_}, name));
+      RETURN_IF_ERROR(check_prompt(prompt.tokens.size(), name));
       if (keep_text_) prompt.text = text;
       return prompt;
     }
     if (!value.is_array()) return wrong_prompt(fmt::format("'{}' must be a text or a list of token ids", name), name);
-    if (value.empty()) return wrong_prompt(fmt::format("'{}' has no tokens", name), name);
-    RETURN_IF_ERROR(check_length(value.size(), name));
+    RETURN_IF_ERROR(check_prompt(value.size(), name));
     ASSIGN_OR_RETURN(prompt.tokens, token_ids(value, name, model_.vocab_size));
     if (keep_text_ && model_.tokenizer != nullptr) prompt.text = model_.tokenizer->decode(prompt.tokens, false);
     return prompt;
@@ -127,8 +119,10 @@ Status read_stream_options(const Fields& fields, CompletionRequest& request) {
 
 /// How much a request may ask for in all.
 Status check_amount(const CompletionRequest& request) {
+  const std::string_view field = request.prompt_field();
   if (request.prompts.size() * request.n > static_cast<size_t>(limits::kMaxSequencesPerRequest)) {
-    return wrong(fmt::format("'prompt' and 'n' ask for more than {} sequences", limits::kMaxSequencesPerRequest), "n");
+    return wrong(fmt::format("'{}' and 'n' ask for more than {} sequences", field, limits::kMaxSequencesPerRequest),
+                 "n");
   }
   int64_t tokens = 0;
   for (const Prompt& prompt : request.prompts) {
@@ -148,20 +142,18 @@ Status check_amount(const CompletionRequest& request) {
   }
   // Each choice is a sequence of its own with a prompt of its own.
   if (tokens > limits::kMaxRequestTokens) {
-    return wrong(fmt::format("'prompt' and 'n' ask for {} prompt tokens in all; at most {} are taken", tokens,
+    return wrong(fmt::format("'{}' and 'n' ask for {} prompt tokens in all; at most {} are taken", field, tokens,
                              limits::kMaxRequestTokens),
-                 "prompt");
+                 std::string(field));
   }
   return {};
 }
 
-/// Rules that hold between fields.
-Status check_together(const Fields& fields, const ModelInfo& model, const CompletionRequest& request) {
+}  // namespace
+
+Status check_together(const ModelInfo& model, const CompletionRequest& request) {
   const auto& sampling = request.shared.sampling;
   const uint32_t max_tokens = request.shared.max_tokens;
-  if (fields.integer("best_of").value_or(request.n) != request.n) {
-    return wrong("'best_of' is only supported with the value of 'n'", "best_of");
-  }
   if (sampling.min_tokens > max_tokens) return wrong("'min_tokens' must not be above 'max_tokens'", "min_tokens");
   if (max_tokens == 0 && !request.echo) {
     return wrong("'max_tokens' must be at least 1 unless 'echo' is true", "max_tokens");
@@ -178,20 +170,25 @@ Status check_together(const Fields& fields, const ModelInfo& model, const Comple
   return check_amount(request);
 }
 
-}  // namespace
-
 Status check_model(const ModelInfo& model, const std::string& name) {
   if (name == model.name) return {};
   return Error{Errc::kNotFound,
                fmt::format("the model '{}' does not exist; '{}' is served", shortened(name), model.name), "model"};
 }
 
-Result<std::vector<int32_t>> encode_text(const ModelInfo& model, std::string_view text, bool add_special_tokens,
-                                         const std::string& name) {
+Status check_prompt(size_t tokens, const std::string& name) {
+  if (tokens == 0) return wrong_prompt(fmt::format("'{}' has no tokens", name), name);
+  if (static_cast<int64_t>(tokens) <= limits::kMaxPromptTokens) return {};
+  return wrong_prompt(fmt::format("'{}' has {} tokens; at most {} are taken", name, tokens, limits::kMaxPromptTokens),
+                      name);
+}
+
+Result<std::vector<int32_t>> encode_text(const ModelInfo& model, std::string_view text,
+                                         tokenizer::Tokenizer::EncodeOptions options, const std::string& name) {
   if (model.tokenizer == nullptr) {
     return wrong_prompt(fmt::format("'{}' must be token ids: this model has no tokenizer", name), name);
   }
-  auto tokens = model.tokenizer->encode(text, {add_special_tokens, true});
+  auto tokens = model.tokenizer->encode(text, options);
   if (!tokens.ok()) return Error{tokens.error().code, tokens.error().message, name};
   for (const int32_t id : *tokens) {
     if (id < model.vocab_size) continue;
@@ -206,32 +203,39 @@ std::string token_string(const ModelInfo& model, int32_t id) {
   return model.tokenizer != nullptr ? model.tokenizer->token_text(id) : fmt::format("token_id:{}", id);
 }
 
-Result<CompletionRequest> read_completion_request(std::string_view body, const ModelInfo& model) {
-  ASSIGN_OR_RETURN(auto parsed, parse_body(body));
-  ASSIGN_OR_RETURN(const auto fields, Fields::check(std::move(parsed), kCompletionFields));
-  CompletionRequest request;
+Status read_generation(const Fields& fields, const ModelInfo& model, CompletionRequest& request) {
   request.model = fields.string("model").value_or(model.name);
   RETURN_IF_ERROR(check_model(model, request.model));
   request.unknown_fields = fields.unknown();
   RETURN_IF_ERROR(read_stream_options(fields, request));
   request.n = static_cast<uint32_t>(fields.integer("n").value());
   request.has_seed = fields.has("seed");
-  request.echo = fields.boolean("echo").value();
   request.return_token_ids = fields.boolean("return_token_ids").value();
   auto& shared = request.shared;
-  shared.max_tokens = static_cast<uint32_t>(fields.integer("max_tokens").value());
   read_sampling(fields, shared.sampling);
   if (model.tokenizer != nullptr && model.tokenizer->vocab_size() < model.vocab_size) {
     shared.sampling.vocab_limit = static_cast<uint32_t>(model.tokenizer->vocab_size());
   }
+  return read_stops(fields, model, shared);
+}
+
+Result<CompletionRequest> read_completion_request(std::string_view body, const ModelInfo& model) {
+  ASSIGN_OR_RETURN(auto parsed, parse_body(body));
+  ASSIGN_OR_RETURN(const auto fields, Fields::check(std::move(parsed), kCompletionFields));
+  CompletionRequest request;
+  RETURN_IF_ERROR(read_generation(fields, model, request));
+  request.echo = fields.boolean("echo").value();
+  request.shared.max_tokens = static_cast<uint32_t>(fields.integer("max_tokens").value());
   if (const auto logprobs = fields.integer("logprobs")) {
     request.logprobs = static_cast<int32_t>(*logprobs);
-    shared.sampling.logprobs = *request.logprobs;
-    shared.sampling.prompt_logprobs = request.echo;
+    request.shared.sampling.logprobs = *request.logprobs;
+    request.shared.sampling.prompt_logprobs = request.echo;
   }
-  RETURN_IF_ERROR(read_stops(fields, model, shared));
+  if (fields.integer("best_of").value_or(request.n) != request.n) {
+    return wrong("'best_of' is only supported with the value of 'n'", "best_of");
+  }
   ASSIGN_OR_RETURN(request.prompts, PromptReader(fields, model).read());
-  RETURN_IF_ERROR(check_together(fields, model, request));
+  RETURN_IF_ERROR(check_together(model, request));
   return request;
 }
 

@@ -4,11 +4,13 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "common/base/result.h"
+#include "coordinator/api/chat_templates.h"
 #include "coordinator/api/fields.h"
 #include "coordinator/requests/generation.h"
 #include "coordinator/tokenizer/tokenizer.h"
@@ -21,6 +23,7 @@ struct ModelInfo final {
   int64_t vocab_size = 0;                                 // ids of prompts are below this
   std::vector<int32_t> eos_ids;                           // ascending
   std::shared_ptr<const tokenizer::Tokenizer> tokenizer;  // null: only token ids are served
+  std::shared_ptr<const ChatTemplates> chat;              // null: there is no chat
 };
 
 struct Prompt final {
@@ -28,7 +31,9 @@ struct Prompt final {
   std::vector<int32_t> tokens;
 };
 
+/// A request for text, from either endpoint.
 struct CompletionRequest final {
+  bool chat = false;  // answered in the forms of chat
   std::string model;
   std::vector<Prompt> prompts;  // at least one
   uint32_t n = 1;
@@ -41,6 +46,8 @@ struct CompletionRequest final {
   requests::SequenceSpec shared;  // of every sequence: everything but tokens and choice
   UnknownFields unknown_fields;   // accepted and ignored
 
+  /// The field that the prompts come from.
+  std::string_view prompt_field() const { return chat ? "messages" : "prompt"; }
   /// Sequence p * n + c is choice c of prompt p.
   std::vector<requests::SequenceSpec> sequences() const;
 };
@@ -49,10 +56,18 @@ struct CompletionRequest final {
 /// kInvalidArgument (param the field), kNotFound (model), and what the tokenizer refuses.
 Result<CompletionRequest> read_completion_request(std::string_view body, const ModelInfo& model);
 
-/// Token ids of a client's text, all of them the model's: a tokenizer may have more than the model has. Errors:
+/// Reads what all endpoints that generate have in common: everything of generation_fields.def. kNotFound for another
+/// model.
+Status read_generation(const Fields& fields, const ModelInfo& model, CompletionRequest& request);
+/// Rules between fields, and how much is asked for in all; once the prompts are there.
+Status check_together(const ModelInfo& model, const CompletionRequest& request);
+/// A prompt of so many tokens: neither none nor too many. `name`: the field that it comes from.
+Status check_prompt(size_t tokens, const std::string& name);
+
+/// Token ids of a text, all of them the model's: a tokenizer may have more than the model has. Errors:
 /// kInvalidArgument, param `name`.
-Result<std::vector<int32_t>> encode_text(const ModelInfo& model, std::string_view text, bool add_special_tokens,
-                                         const std::string& name);
+Result<std::vector<int32_t>> encode_text(const ModelInfo& model, std::string_view text,
+                                         tokenizer::Tokenizer::EncodeOptions options, const std::string& name);
 
 /// How a token is written in logprobs and /tokenize: its text, or "token_id:N" without a tokenizer.
 std::string token_string(const ModelInfo& model, int32_t id);

@@ -40,6 +40,17 @@ ordered_json stop_schema(const FieldSpec& spec, const ModelInfo& model) {
   return any_of({text, array_schema(text, 0, static_cast<int64_t>(spec.most))});
 }
 
+/// The template has its say, too: a role or a field may be more or less than it takes.
+ordered_json messages_schema(const FieldSpec& spec) {
+  static const ordered_json kMessage = ordered_json::parse(R"json({
+    "type": "object", "required": ["role"], "additionalProperties": true, "properties": {
+      "role": {"type": "string"},
+      "content": {"anyOf": [{"type": ["string", "null"]}, {"type": "array", "items": {
+        "type": "object", "required": ["type", "text"], "additionalProperties": true, "properties": {
+          "type": {"const": "text"}, "text": {"type": "string"}}}}]}}})json");
+  return array_schema(kMessage, static_cast<int64_t>(spec.least), static_cast<int64_t>(spec.most));
+}
+
 ordered_json type_schema(const FieldSpec& spec, const ModelInfo& model, bool strict) {
   switch (spec.type) {
     case FieldType::kModel:
@@ -70,6 +81,12 @@ ordered_json type_schema(const FieldSpec& spec, const ModelInfo& model, bool str
               {"maxProperties", limits::kMaxLogitBias}};
     case FieldType::kStreamOptions:
       return object_schema(kStreamOptionFields, model, strict);
+    case FieldType::kMessages:
+      return messages_schema(spec);
+    case FieldType::kArray:
+      return array_schema(ordered_json::object(), static_cast<int64_t>(spec.least), static_cast<int64_t>(spec.most));
+    case FieldType::kObject:
+      return {{"type", "object"}};
     case FieldType::kAny:
       break;
   }

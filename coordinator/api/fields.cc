@@ -99,7 +99,13 @@ Status check_value(const std::string& name, const json& value, const FieldSpec& 
     case FieldType::kBias:
       return check_bias(name, value, spec);
     case FieldType::kStreamOptions:
+    case FieldType::kObject:
       return value.is_object() ? Status() : wrong(name, "an object");
+    case FieldType::kMessages:  // read_chat_request() looks into them
+    case FieldType::kArray:
+      if (!value.is_array()) return wrong(name, "an array");
+      if (static_cast<double>(value.size()) >= spec.least && static_cast<double>(value.size()) <= spec.most) return {};
+      return wrong(name, fmt::format("an array of {} to {} items", spec.least, spec.most));
     case FieldType::kAny:
       return {};
   }

@@ -26,7 +26,10 @@ enum class FieldType : uint8_t {
   kPrompt,           // text, texts, token ids, lists of token ids
   kBias,             // {"token id": number in [least, most]}; ids as JSON writes integers
   kStreamOptions,    // an object of kStreamOptionFields
-  kAny,              // not looked at
+  kMessages,         // of `least` to `most` messages of a chat
+  kArray,            // of `least` to `most` items
+  kObject,
+  kAny,  // not looked at
 };
 
 enum class FieldUse : uint8_t {

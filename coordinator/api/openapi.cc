@@ -27,7 +27,9 @@ struct Operation final {
     const auto is_model = [](const FieldSpec& spec) { return spec.type == FieldType::kModel; };
     return path.find('{') != path.npos || std::any_of(fields.begin(), fields.end(), is_model);
   }
-  bool streams() const { return answer == "Completion"; }
+  bool streams() const {
+    return std::any_of(fields.begin(), fields.end(), [](const FieldSpec& spec) { return spec.name == "stream"; });
+  }
 };
 
 constexpr auto kOperations = std::to_array<Operation>({
@@ -37,8 +39,13 @@ constexpr auto kOperations = std::to_array<Operation>({
 #undef ENDPOINT
 });
 
-constexpr std::string_view kStreamText =
-    "With stream: server-sent events. The data of each is a CompletionChunk, at worst an Error; the last is [DONE].";
+std::string answer_text(const Operation& operation) {
+  if (!operation.streams()) return "As asked.";
+  return fmt::format(
+      "With stream: server-sent events. The data of each is a {}Chunk, at worst an Error; the last is "
+      "[DONE].",
+      operation.answer);
+}
 
 /// Of each event of a stream.
 ordered_json event_schema() {
@@ -103,7 +110,7 @@ ordered_json refusal_responses() {
 ordered_json responses_of(const Operation& operation, bool with_keys) {
   // An ordered object is a vector: nothing may refer to a member while others are added.
   ordered_json good;
-  good["description"] = operation.streams() ? kStreamText : "As asked.";
+  good["description"] = answer_text(operation);
   good["headers"] =
       operation.fields.empty() ? headers({"x-request-id"}) : headers({"x-request-id", "x-krait-unknown-fields"});
   good["content"] = json_content(reference("schemas", operation.answer));

@@ -13,22 +13,31 @@ inline constexpr double kLeastTopP = 0x1p-126;
 
 inline constexpr std::array<FieldSpec, 0> kNoFields{};
 
-inline constexpr auto kCompletionFields = [] {
-  using namespace limits;
-  return std::to_array<FieldSpec>({
 #define REQUIRED(name, type, least, most, help) \
   {#name, FieldUse::kRequired, FieldType::type, least, double(most), "", help},
 #define USED(name, type, least, most, value, help) \
   {#name, FieldUse::kUsed, FieldType::type, least, double(most), value, help},
 #define HARMLESS(name, help) {#name, FieldUse::kHarmless, FieldType::kAny, 0, 0, "", help},
 #define REFUSED(name, values) {#name, FieldUse::kRefused, FieldType::kAny, 0, 0, values, ""},
+
+inline constexpr auto kCompletionFields = [] {
+  using namespace limits;
+  return std::to_array<FieldSpec>({
 #include "coordinator/api/completion_fields.def"
+  });
+}();
+
+inline constexpr auto kChatFields = [] {
+  using namespace limits;
+  return std::to_array<FieldSpec>({
+#include "coordinator/api/chat_fields.def"
+  });
+}();
+
 #undef REQUIRED
 #undef USED
 #undef HARMLESS
 #undef REFUSED
-  });
-}();
 
 /// Of the object under "stream_options".
 inline constexpr auto kStreamOptionFields = std::to_array<FieldSpec>({

@@ -161,14 +161,18 @@ class JsonWriter final {
 /// Takes the events of a parse and builds values of them.
 class ValueReader final : public nlohmann::json_sax<json> {
  public:
+  explicit ValueReader(std::span<const std::string_view> only) : only_(only) {}
+
   bool null() override { return add(Value::none()); }
   bool boolean(bool value) override { return add(Value::boolean(value)); }
   bool number_integer(number_integer_t value) override { return add(Value::integer(value)); }
   bool number_unsigned(number_unsigned_t value) override {
+    if (left_out_) return true;
     if (value > static_cast<number_unsigned_t>(INT64_MAX)) return fail("an integer is larger than 64 bits");
     return add(Value::integer(static_cast<int64_t>(value)));
   }
   bool number_float(number_float_t value, const string_t& text) override {
+    if (left_out_) return true;
     if (text.find_first_of(".eE") == text.npos) return fail("an integer is larger than 64 bits");
     return add(Value::real(value));
   }
@@ -177,6 +181,10 @@ class ValueReader final : public nlohmann::json_sax<json> {
   bool start_object(size_t) override { return open(Kind::kDict); }
   bool start_array(size_t) override { return open(Kind::kList); }
   bool key(string_t& value) override {
+    if (open_.size() == 1) {
+      field_ = value;
+      left_out_ = !only_.empty() && std::find(only_.begin(), only_.end(), value) == only_.end();
+    }
     open_.back().key = Value::string(std::move(value), false);
     return true;
   }
@@ -187,7 +195,7 @@ class ValueReader final : public nlohmann::json_sax<json> {
   }
 
   Result<Value> take() {
-    if (!error_.empty()) return Error{Errc::kInvalidArgument, error_, ""};
+    if (!error_.empty()) return Error{Errc::kInvalidArgument, error_, field_};
     return std::move(root_);
   }
 
@@ -219,6 +227,8 @@ class ValueReader final : public nlohmann::json_sax<json> {
   bool add(Value value) {
     if (open_.empty()) {
       root_ = std::move(value);
+    } else if (left_out_ && open_.size() == 1) {
+      return true;
     } else if (open_.back().kind == Kind::kDict) {
       open_.back().dict->set(std::move(open_.back().key), std::move(value));
     } else {
@@ -227,6 +237,9 @@ class ValueReader final : public nlohmann::json_sax<json> {
     return true;
   }
 
+  const std::span<const std::string_view> only_;
+  bool left_out_ = false;  // the field of the outermost object that is being read
+  std::string field_;
   std::vector<Open> open_;
   Value root_;
   std::string error_;
@@ -238,8 +251,8 @@ void append_json(TextBuilder& out, const Value& value, const JsonStyle& style) {
   JsonWriter(out, style).write(value);
 }
 
-Result<Value> parse_json(std::string_view text) try {
-  ValueReader reader;
+Result<Value> parse_json(std::string_view text, std::span<const std::string_view> only) try {
+  ValueReader reader(only);
   json::sax_parse(text, &reader);
   return reader.take();
 } catch (const RenderError& error) {

@@ -8,6 +8,13 @@
 namespace krait::tokenizer {
 namespace {
 
+/// Whether [begin, end) touches one of some ascending ranges.
+bool touches(std::span<const ByteRange> ranges, size_t begin, size_t end) {
+  const auto range =
+      std::upper_bound(ranges.begin(), ranges.end(), begin, [](size_t at, const ByteRange& r) { return at < r.end; });
+  return range != ranges.end() && range->begin < end;
+}
+
 uint64_t edge_key(int32_t node, char byte) {
   return static_cast<uint64_t>(node) << 8 | static_cast<uint8_t>(byte);
 }
@@ -66,7 +73,8 @@ void AddedTokenMatcher::add(const AddedToken& token, std::string_view as_seen) {
   begins_[static_cast<uint8_t>(as_seen[0])] = true;
 }
 
-AddedTokenMatcher::Found AddedTokenMatcher::longest_at(std::string_view text, size_t begin) const {
+AddedTokenMatcher::Found AddedTokenMatcher::longest_at(std::string_view text, size_t begin,
+                                                       std::span<const ByteRange> untrusted) const {
   Found found;
   int32_t node = 0;
   for (size_t at = begin; at < text.size(); ++at) {
@@ -74,7 +82,9 @@ AddedTokenMatcher::Found AddedTokenMatcher::longest_at(std::string_view text, si
     if (next == nullptr) break;
     node = *next;
     const int32_t token = nodes_[static_cast<size_t>(node)].token;
-    if (token >= 0) found = {token, at + 1};
+    if (token < 0) continue;
+    const bool hidden = tokens_[static_cast<size_t>(token)].special && touches(untrusted, begin, at + 1);
+    if (!hidden) found = {token, at + 1};
   }
   return found;
 }
@@ -87,7 +97,8 @@ bool AddedTokenMatcher::stands_alone(std::string_view text, size_t begin, size_t
   return end == text.size() || !is_word_char(next_code_point(text, end));
 }
 
-void AddedTokenMatcher::split(std::string_view text, bool parse_special, std::vector<Segment>& out) const {
+void AddedTokenMatcher::split(std::string_view text, bool parse_special, std::span<const ByteRange> untrusted,
+                              std::vector<Segment>& out) const {
   size_t covered = 0;
   size_t at = 0;
   while (!tokens_.empty() && at < text.size()) {
@@ -95,7 +106,8 @@ void AddedTokenMatcher::split(std::string_view text, bool parse_special, std::ve
       ++at;
       continue;
     }
-    const Found found = longest_at(text, at);
+    const Found found = longest_at(text, at, untrusted);
+    // A hidden one is passed over by one byte only: the author's own token may begin within it.
     if (found.token < 0) {
       ++at;
       continue;

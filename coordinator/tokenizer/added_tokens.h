@@ -3,10 +3,12 @@
 
 #include <array>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "common/base/byte_range.h"
 #include "coordinator/tokenizer/flat_map.h"
 #include "coordinator/tokenizer/json_part.h"
 #include "coordinator/tokenizer/normalizers.h"
@@ -40,8 +42,10 @@ class AddedTokenMatcher final {
   void add(const AddedToken& token, std::string_view as_seen);
 
   /// Cuts `text` into segments, none empty, in order: at each place the longest token that begins there. Special tokens
-  /// are passed over as text where parse_special is false. Appends to `out`.
-  void split(std::string_view text, bool parse_special, std::vector<Segment>& out) const;
+  /// are passed over as text where parse_special is false, and where they touch untrusted bytes (ascending ranges).
+  /// Appends to `out`.
+  void split(std::string_view text, bool parse_special, std::span<const ByteRange> untrusted,
+             std::vector<Segment>& out) const;
 
  private:
   struct Node final {
@@ -52,7 +56,8 @@ class AddedTokenMatcher final {
     size_t end = 0;
   };
 
-  Found longest_at(std::string_view text, size_t begin) const;
+  /// The longest token at a place; with untrusted bytes, the longest that they do not hide.
+  Found longest_at(std::string_view text, size_t begin, std::span<const ByteRange> untrusted) const;
   static bool stands_alone(std::string_view text, size_t begin, size_t end);
 
   std::vector<AddedToken> tokens_;

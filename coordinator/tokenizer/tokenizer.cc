@@ -1,5 +1,6 @@
 #include "coordinator/tokenizer/tokenizer.h"
 
+#include <algorithm>
 #include <exception>
 #include <new>
 
@@ -56,6 +57,16 @@ Status check_what_is_added(const PostProcessor* post_processor, const std::vecto
     return corrupt({"post_processor", 0}, fmt::format("adds the id {}, which no token has", id));
   }
   return {};
+}
+
+/// The parts of some ascending ranges that lie in [begin, end), counted from `begin`.
+std::vector<ByteRange> within(std::span<const ByteRange> ranges, size_t begin, size_t end) {
+  std::vector<ByteRange> out;
+  auto range =
+      std::upper_bound(ranges.begin(), ranges.end(), begin, [](size_t at, const ByteRange& r) { return at < r.end; });
+  for (; range != ranges.end() && range->begin < end; ++range)
+    out.push_back({std::max(range->begin, begin) - begin, std::min(range->end, end) - begin});
+  return out;
 }
 
 /// Ids of a stretch of text without added tokens.
@@ -150,7 +161,7 @@ Result<std::vector<int32_t>> Tokenizer::encode(std::string_view text, EncodeOpti
   ids.reserve(text.size() / 4 + 8);
   std::vector<AddedTokenMatcher::Segment> outer;
   std::vector<AddedTokenMatcher::Segment> inner;
-  parts.raw_matcher.split(text, options.parse_special, outer);
+  parts.raw_matcher.split(text, options.parse_special, options.untrusted, outer);
   for (const auto& stretch : outer) {
     if (stretch.token >= 0) {
       ids.push_back(stretch.token);
@@ -159,7 +170,10 @@ Result<std::vector<int32_t>> Tokenizer::encode(std::string_view text, EncodeOpti
     std::string normal(text.substr(stretch.begin, stretch.end - stretch.begin));
     if (parts.normalizer) RETURN_IF_ERROR(parts.normalizer->apply(normal, scratch->regex));
     inner.clear();
-    parts.normalized_matcher.split(normal, options.parse_special, inner);
+    const auto untrusted = within(options.untrusted, stretch.begin, stretch.end);
+    // Where the normalizer changed the text, places in it are no longer known: nothing there is taken on trust.
+    const bool moved = !untrusted.empty() && normal != text.substr(stretch.begin, stretch.end - stretch.begin);
+    parts.normalized_matcher.split(normal, options.parse_special && !moved, untrusted, inner);
     for (const auto& segment : inner) {
       if (segment.token >= 0) {
         ids.push_back(segment.token);

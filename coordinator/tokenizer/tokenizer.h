@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "common/base/byte_range.h"
 #include "common/base/result.h"
 
 namespace krait::tokenizer {
@@ -22,6 +23,9 @@ class Tokenizer final {
   struct EncodeOptions final {
     bool add_special_tokens = true;  // let the post-processor add what it adds (a beginning-of-text token, say)
     bool parse_special = true;       // false: the text of a special token inside the input stays ordinary text
+    /// Ascending: a special token that touches one of these bytes is ordinary text, the others are found as ever. What
+    /// is no special token does not see them: merges go across their borders.
+    std::span<const ByteRange> untrusted = {};
   };
 
   /// Reads at most limits::kMaxTokenizerBytes. Errors name the part of the file: kNotFound or kIo (the file itself),

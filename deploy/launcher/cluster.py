@@ -78,7 +78,8 @@ class Cluster:
         for group in groups:
             command += ["--group", group]
         command += ["--drain-seconds", o.grace]
-        command += _given(o, "served_model_name", "tokenizer", "request_timeout", "api_key_file") + o.coordinator_arg
+        command += _given(o, "served_model_name", "tokenizer", "chat_template", "request_timeout", "api_key_file")
+        command += o.coordinator_arg
         daemons = [Daemon(command, self.run_dir, "coordinator")]
         for group in groups:
             for rank in range(o.ranks):

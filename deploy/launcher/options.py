@@ -113,6 +113,7 @@ def _parser():
     p.add_argument("--metrics-host", metavar="HOST", help="address of the metrics (default: that of --host)")
     p.add_argument("--served-model-name", metavar="NAME", help="name that clients use (default: that of the folder)")
     p.add_argument("--tokenizer", type=pathlib.Path, metavar="FILE", help="another tokenizer.json than the model's")
+    p.add_argument("--chat-template", type=pathlib.Path, metavar="FILE", help="a Jinja file in place of the model's own")
     p.add_argument(
         "--api-key-file", type=pathlib.Path, metavar="FILE", help="keys, one a line; without it none is asked for"
     )
@@ -142,7 +143,7 @@ def parse(arguments):
     if not options.model.is_dir() and (found := _downloaded(str(options.model))):
         options.served_model_name = options.served_model_name or str(options.model)
         options.model = found
-    for name in ("model", "tokenizer", "api_key_file", "run_dir", "build_dir"):
+    for name in ("model", "tokenizer", "chat_template", "api_key_file", "run_dir", "build_dir"):
         value = getattr(options, name)
         if value is not None:
             setattr(options, name, value.absolute())
@@ -177,7 +178,7 @@ def _check_files(options):
     need(options.model.is_dir(), f"--model {options.model}: no such folder")
     fault = _fault_of_model(options.model)
     need(fault is None, f"--model {options.model}: {fault}")
-    for name in ("tokenizer", "api_key_file"):
+    for name in ("tokenizer", "chat_template", "api_key_file"):
         path = getattr(options, name)
         need(path is None or path.is_file(), f"--{name.replace('_', '-')} {path}: no such file")
 

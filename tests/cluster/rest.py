@@ -35,7 +35,7 @@ def model_name(url):
 class Stream:
     """A streamed completion over a socket of our own, so that it can be dropped at any moment."""
 
-    def __init__(self, url, timeout=60, receive_buffer=None, **fields):
+    def __init__(self, url, timeout=60, receive_buffer=None, path="/v1/completions", **fields):
         host, port = url.removeprefix("http://").rsplit(":", 1)
         self._socket = socket.socket()
         if receive_buffer:  # before the connection is made: its window is agreed then
@@ -44,8 +44,8 @@ class Stream:
         self._socket.connect((host, int(port)))
         body = json.dumps({"model": model_name(url), "stream": True, **fields}).encode()
         self._socket.sendall(
-            b"POST /v1/completions HTTP/1.1\r\nHost: krait\r\nContent-Type: application/json\r\n"
-            b"Content-Length: %d\r\n\r\n" % len(body) + body
+            b"POST %s HTTP/1.1\r\nHost: krait\r\nContent-Type: application/json\r\n"
+            b"Content-Length: %d\r\n\r\n" % (path.encode(), len(body)) + body
         )
         self._response = None
 

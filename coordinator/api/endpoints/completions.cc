@@ -1,6 +1,7 @@
-// POST /v1/completions
+// POST /v1/completions and /v1/chat/completions
 #include <algorithm>
 
+#include "coordinator/api/chat_request.h"
 #include "coordinator/api/completion_answer.h"
 
 namespace krait::api {
@@ -15,14 +16,13 @@ Status check_queue(Api& api, const CompletionRequest& request) {
   const uint64_t asked = request.prompts.size() * request.n;
   if (most == 0 || asked <= most) return {};
   return Error{Errc::kInvalidArgument,
-               fmt::format("'prompt' and 'n' ask for {} sequences; this server takes {} at once", asked, most),
-               "prompt"};
+               fmt::format("'{}' and 'n' ask for {} sequences; this server takes {} at once", request.prompt_field(),
+                           asked, most),
+               request.chat ? "n" : "prompt"};
 }
 
-}  // namespace
-
-void completions(Api& api, const http::Request& request, const ResponderPtr& responder) {
-  auto completion = read_completion_request(request.body, api.model());
+void answer(Result<CompletionRequest> completion, Api& api, const http::Request& request,
+            const ResponderPtr& responder) {
   if (!completion.ok()) {
     respond_error(api, *responder, completion.error());
     return;
@@ -34,6 +34,16 @@ void completions(Api& api, const http::Request& request, const ResponderPtr& res
     return;
   }
   std::make_shared<CompletionAnswer>(api, *std::move(completion), request, responder)->start();
+}
+
+}  // namespace
+
+void completions(Api& api, const http::Request& request, const ResponderPtr& responder) {
+  answer(read_completion_request(request.body, api.model()), api, request, responder);
+}
+
+void chat_completions(Api& api, const http::Request& request, const ResponderPtr& responder) {
+  answer(read_chat_request(request.body, api.model()), api, request, responder);
 }
 
 }  // namespace krait::api

@@ -24,7 +24,8 @@ struct Answer final {
 Result<Answer> tokenized(Api& api, const http::Request& request) {
   ASSIGN_OR_RETURN(const auto fields, read(api, request, kTokenizeFields));
   const bool special = fields.boolean("add_special_tokens").value();
-  ASSIGN_OR_RETURN(const auto ids, encode_text(api.model(), fields.string("prompt").value(), special, "prompt"));
+  ASSIGN_OR_RETURN(const auto ids, encode_text(api.model(), fields.string("prompt").value(),
+                                               {.add_special_tokens = special}, "prompt"));
   Answer answer{{}, fields.unknown()};
   auto& body = answer.body;
   body["count"] = ids.size();

@@ -5,6 +5,8 @@ import schemathesis
 SHORT = 8  # tokens; what the schema allows beyond would only take time
 # The fields of rules that no table of fields can say.
 TOGETHER = {"best_of", "min_tokens", "max_tokens", "n", "prompt", "logprobs", "stream_options", "logit_bias"}
+# What a chat template refuses or has no use for, and a chat's fields that go with others.
+TOGETHER |= {"messages", "tools", "documents", "chat_template_kwargs", "continue_final_message", "top_logprobs"}
 
 
 def close(schema):
@@ -33,7 +35,9 @@ def before_load_schema(context, raw_schema):
 @schemathesis.hook
 def map_body(context, body):
     if isinstance(body, dict):
-        for name in ("max_tokens", "min_tokens"):
+        if "messages" in body and body.get("max_tokens") is None:
+            body["max_tokens"] = SHORT  # by default a chat goes on for long
+        for name in ("max_tokens", "max_completion_tokens", "min_tokens"):
             value = body.get(name)
             if type(value) is int and SHORT < value <= 2**20:
                 body[name] = SHORT

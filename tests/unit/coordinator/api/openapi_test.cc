@@ -41,8 +41,10 @@ TEST(OpenApi, HasEveryEndpoint) {
 
 TEST(OpenApi, HasEveryFieldWithItsRangeAndDefault) {
   const auto document = openapi_document(options_of(demo_info()));
-  const std::map<std::string, std::span<const FieldSpec>> tables = {
-      {"completions", kCompletionFields}, {"tokenize", kTokenizeFields}, {"detokenize", kDetokenizeFields}};
+  const std::map<std::string, std::span<const FieldSpec>> tables = {{"completions", kCompletionFields},
+                                                                    {"chat_completions", kChatFields},
+                                                                    {"tokenize", kTokenizeFields},
+                                                                    {"detokenize", kDetokenizeFields}};
   for (const auto& [operation, table] : tables) {
     for (const FieldSpec& spec : table) {
       const auto schema = field(document, operation, spec.name);
@@ -62,6 +64,21 @@ TEST(OpenApi, HasEveryFieldWithItsRangeAndDefault) {
     EXPECT_EQ(schema["additionalProperties"], true);
   }
   EXPECT_EQ(document["components"]["schemas"]["completions_request"]["required"], ordered_json({"prompt"}));
+  EXPECT_EQ(document["components"]["schemas"]["chat_completions_request"]["required"], ordered_json({"messages"}));
+  EXPECT_EQ(field(document, "completions", "max_tokens")["default"], 16);
+  EXPECT_EQ(field(document, "chat_completions", "max_tokens")["default"], 2048);
+}
+
+TEST(OpenApi, EveryStreamHasASchemaOfItsChunks) {
+  const auto document = openapi_document(options_of(demo_info()));
+  for (const char* path : {"/v1/completions", "/v1/chat/completions"}) {
+    const auto& good = document["paths"][path]["post"]["responses"]["200"];
+    ASSERT_TRUE(good["content"].contains("text/event-stream")) << path;
+    const auto whole = good["content"]["application/json"]["schema"]["$ref"].get<std::string>();
+    const std::string chunk = whole.substr(whole.rfind('/') + 1) + "Chunk";
+    EXPECT_NE(good["description"].get<std::string>().find(" " + chunk + ","), std::string::npos) << path;
+    EXPECT_TRUE(document["components"]["schemas"].contains(chunk)) << path;
+  }
 }
 
 TEST(OpenApi, FollowsModelAndOptions) {

@@ -1,0 +1,112 @@
+#include "coordinator/api/chat_templates.h"
+
+#include <exception>
+#include <optional>
+
+#include "common/base/file.h"
+#include "common/base/json_text.h"
+#include "common/base/limits.h"
+
+namespace krait::api {
+namespace {
+
+using nlohmann::json;
+namespace fs = std::filesystem;
+
+Status add(ChatTemplates& templates, const std::string& name, std::string_view source, const std::string& where) {
+  ASSIGN_OR_RETURN(auto loaded, chat_template::ChatTemplate::parse(source, where));
+  templates.by_name[name] = std::move(loaded);
+  return {};
+}
+
+Status add_file(ChatTemplates& templates, const std::string& name, const fs::path& path) {
+  ASSIGN_OR_RETURN(const std::string source, read_text_file(path.native(), limits::kMaxTemplateSourceBytes));
+  return add(templates, name, source, path.string());
+}
+
+/// Named templates in files of their own: NAME.jinja.
+Status add_folder(ChatTemplates& templates, const fs::path& folder) {
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(folder, error)) {
+    if (entry.path().extension() == ".jinja") {
+      RETURN_IF_ERROR(add_file(templates, entry.path().stem().string(), entry.path()));
+    }
+  }
+  if (error) return Error{Errc::kIo, fmt::format("{} cannot be read: {}", folder.string(), error.message()), ""};
+  return {};
+}
+
+Error corrupt(const fs::path& path, std::string_view what) {
+  return Error{Errc::kCorrupt, fmt::format("{}: chat_template {}", path.string(), what), path.string()};
+}
+
+/// "chat_template" of tokenizer_config.json: one template, or a list of them with names.
+Status add_from_config(ChatTemplates& templates, const json& config, const fs::path& path) {
+  const auto found = config.find("chat_template");
+  if (found == config.end() || found->is_null()) return {};
+  const std::string where = path.string() + ": chat_template";
+  if (found->is_string()) return add(templates, "default", found->get_ref<const std::string&>(), where);
+  if (!found->is_array()) return corrupt(path, "must be a text or a list");
+  for (const json& item : *found) {
+    const bool fits = item.is_object() && item.contains("name") && item["name"].is_string() &&
+                      item.contains("template") && item["template"].is_string();
+    if (!fits) return corrupt(path, "must hold objects with name and template");
+    const auto name = item["name"].get<std::string>();
+    RETURN_IF_ERROR(
+        add(templates, name, item["template"].get_ref<const std::string&>(), fmt::format("{} '{}'", where, name)));
+  }
+  return {};
+}
+
+/// A token as a text, or as the object that it is saved as.
+std::optional<std::string> token_text(const json& token) {
+  if (token.is_string()) return token.get<std::string>();
+  if (!token.is_object()) return std::nullopt;
+  const auto content = token.find("content");
+  return content != token.end() && content->is_string() ? std::optional(content->get<std::string>()) : std::nullopt;
+}
+
+void add_special_tokens(ChatTemplates& templates, const json& config) {
+  for (const char* name :
+       {"bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"}) {
+    const auto found = config.find(name);
+    const auto text = found == config.end() ? std::nullopt : token_text(*found);
+    if (text) templates.special_tokens.emplace_back(name, chat_template::Value::string(*text, true));
+  }
+}
+
+}  // namespace
+
+const chat_template::ChatTemplate& ChatTemplates::choose(bool with_tools) const {
+  if (const auto tools = by_name.find("tool_use"); with_tools && tools != by_name.end()) return *tools->second;
+  const auto found = by_name.find("default");
+  return found != by_name.end() ? *found->second : *by_name.begin()->second;
+}
+
+Result<std::shared_ptr<const ChatTemplates>> load_chat_templates(const fs::path& model_dir, const fs::path& file) try {
+  auto templates = std::make_shared<ChatTemplates>();
+  const fs::path config_path = model_dir / "tokenizer_config.json";
+  json config = json::object();
+  if (entry_exists(config_path.native())) {
+    ASSIGN_OR_RETURN(const std::string text, read_text_file(config_path.native(), limits::kMaxConfigBytes));
+    ASSIGN_OR_RETURN(config, parse_json_object(text, config_path.native(), limits::kMaxConfigBytes));
+  }
+  if (!file.empty()) {
+    RETURN_IF_ERROR(add_file(*templates, "default", file));
+  } else {
+    // A file of its own counts before the entry in the config.
+    RETURN_IF_ERROR(add_from_config(*templates, config, config_path));
+    for (const char* folder : {"additional_chat_templates", "chat_templates"}) {
+      if (entry_exists((model_dir / folder).native())) RETURN_IF_ERROR(add_folder(*templates, model_dir / folder));
+    }
+    const fs::path own = model_dir / "chat_template.jinja";
+    if (entry_exists(own.native())) RETURN_IF_ERROR(add_file(*templates, "default", own));
+  }
+  if (templates->by_name.empty()) return std::shared_ptr<const ChatTemplates>();
+  add_special_tokens(*templates, config);
+  return std::shared_ptr<const ChatTemplates>(std::move(templates));
+} catch (const std::exception& problem) {
+  return Error{Errc::kIo, fmt::format("the chat templates cannot be read: {}", problem.what()), ""};
+}
+
+}  // namespace krait::api

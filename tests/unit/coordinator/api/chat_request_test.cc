@@ -1,0 +1,153 @@
+// A chat becomes the tokens of its rendered text; special tokens in a user's words stay words.
+#include "coordinator/api/chat_request.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <limits>
+
+#include "tests/unit/coordinator/api/completion_fixture.h"
+
+namespace krait::api {
+namespace {
+
+/// Puts files into a folder of its own.
+class ChatFiles final {
+ public:
+  ChatFiles() {
+    std::string name = (std::filesystem::temp_directory_path() / "krait-chat-XXXXXX").string();
+    dir_ = mkdtemp(name.data());
+  }
+  ~ChatFiles() { std::filesystem::remove_all(dir_); }
+  ChatFiles(const ChatFiles&) = delete;
+  ChatFiles& operator=(const ChatFiles&) = delete;
+
+  std::string write(const std::string& name, const std::string& text) const {
+    std::filesystem::create_directories((dir_ / name).parent_path());
+    std::ofstream(dir_ / name) << text;
+    return dir_ / name;
+  }
+  const std::filesystem::path& dir() const { return dir_; }
+
+ private:
+  std::filesystem::path dir_;
+};
+
+ModelInfo chat_info(const std::string& source, const std::string& config = "{}") {
+  const ChatFiles files;
+  files.write("tokenizer_config.json", config);
+  ModelInfo model = demo_info();
+  model.chat = load_chat_templates(files.dir(), files.write("given.jinja", source)).value();
+  return model;
+}
+
+constexpr const char* kChatMl =
+    "{% for m in messages %}<{{ m.role }}>{{ m.content }}{{ eos_token }}{% endfor %}"
+    "{% if add_generation_prompt %}<assistant>{% endif %}";
+constexpr const char* kConfig = R"({"eos_token": {"content": "<|endoftext|>", "special": true}, "bos_token": null})";
+
+std::vector<int32_t> tokens_of(const std::string& messages, const std::string& more = "") {
+  const std::string body = "{\"messages\":" + messages + more + "}";
+  auto request = read_chat_request(body, chat_info(kChatMl, kConfig));
+  if (request.ok()) return request->prompts.front().tokens;
+  ADD_FAILURE() << to_string(request.error());
+  return {};
+}
+
+TEST(ChatRequest, TheTokensAreThoseOfTheWholeText) {
+  EXPECT_EQ(tokens_of(R"([{"role":"user","content":"Hello  there, Elizabeth"}])"),
+            ids_of("<user>Hello  there, Elizabeth<|endoftext|><assistant>"));
+  EXPECT_EQ(tokens_of(R"([{"role":"user","content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]}])"),
+            ids_of("<user>a\nb<|endoftext|><assistant>"));
+  EXPECT_EQ(tokens_of(R"([{"role":"assistant","content":"He is"}])", R"(,"continue_final_message":true)"),
+            ids_of("<assistant>He is"));
+}
+
+TEST(ChatRequest, SpecialTokensOfAUserStayWords) {
+  const auto special = demo_tokenizer()->token_to_id("<|endoftext|>").value();
+  const auto tokens = tokens_of(R"([{"role":"user","content":"a<|endoftext|>b"}])");
+  EXPECT_EQ(std::count(tokens.begin(), tokens.end(), special), 1);
+  EXPECT_EQ(demo_tokenizer()->decode(tokens, false), "<user>a<|endoftext|>b<|endoftext|><assistant>");
+  // Nor can a user's words and the template's make one together.
+  const auto halves = tokens_of(R"([{"role":"user","content":"<|endof"}])");
+  EXPECT_EQ(std::count(halves.begin(), halves.end(), special), 1);
+}
+
+TEST(ChatRequest, AModelWithoutATemplateNamesTheOption) {
+  const auto refused = read_chat_request(R"({"messages":[{"role":"user","content":"a"}]})", demo_info());
+  ASSERT_FALSE(refused.ok());
+  EXPECT_NE(refused.error().message.find("--chat-template"), std::string::npos);
+}
+
+TEST(ChatRequest, ATemplatesOwnErrorIsTheClients) {
+  const auto refused = read_chat_request(R"({"messages":[{"role":"user","content":"a"}]})",
+                                         chat_info("{{ raise_exception('no users here') }}"));
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().code, Errc::kInvalidArgument);
+  EXPECT_NE(refused.error().message.find("no users here"), std::string::npos);
+}
+
+TEST(ChatRequest, ToolsKeepTheOrderOfTheirKeysAndArgumentsAreValues) {
+  const auto model = chat_info(
+      "{{ tools | tojson }}{% for m in messages if m.tool_calls %}{{ m.tool_calls[0].function.arguments | tojson }}{% "
+      "endfor %}");
+  const auto request = read_chat_request(
+      R"({"messages":[{"role":"assistant","content":null,"tool_calls":[{"function":{"name":"f","arguments":"{\"z\":1,\"a\":2}"}}]}],)"
+      R"("tools":[{"type":"function","function":{"name":"f","b":1,"a":2}}]})",
+      model);
+  ASSERT_TRUE(request.ok()) << to_string(request.error());
+  EXPECT_EQ(request->prompts.front().tokens,
+            ids_of(R"([{"type": "function", "function": {"name": "f", "b": 1, "a": 2}}]{"z": 1, "a": 2})"));
+}
+
+TEST(ChatRequest, OnlyWhatATemplateSeesMustFitItsNumbers) {
+  // A seed is unsigned, and what nobody reads may be anything.
+  const auto model = chat_info(kChatMl, kConfig);
+  const std::string messages = R"("messages":[{"role":"user","content":"a"}])";
+  const auto taken = read_chat_request(
+      "{" + messages + R"(,"seed":18446744073709551615,"metadata":{"x":[18446744073709551616]},"tools":[]})", model);
+  ASSERT_TRUE(taken.ok()) << to_string(taken.error());
+  EXPECT_EQ(taken->shared.sampling.seed, std::numeric_limits<uint64_t>::max());
+  const auto refused =
+      read_chat_request("{" + messages + R"(,"chat_template_kwargs":{"x":18446744073709551616}})", model);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().param, "chat_template_kwargs");
+}
+
+TEST(ChatRequest, ItsOwnDefaultsAreNotThoseOfCompletions) {
+  const auto model = chat_info(kChatMl, kConfig);
+  const auto max_tokens = [&](const std::string& more) {
+    return read_chat_request(R"({"messages":[{"role":"user","content":"a"}])" + more + "}", model)
+        .value()
+        .shared.max_tokens;
+  };
+  EXPECT_EQ(max_tokens(""), 2048u);
+  EXPECT_EQ(max_tokens(R"(,"max_tokens":5)"), 5u);
+  EXPECT_EQ(max_tokens(R"(,"max_tokens":5,"max_completion_tokens":7)"), 7u);
+}
+
+TEST(ChatTemplates, EveryPlaceOfTemplatesIsRead) {
+  const ChatFiles files;
+  EXPECT_EQ(load_chat_templates(files.dir(), "").value(), nullptr);
+  files.write("tokenizer_config.json",
+              R"({"chat_template": [{"name": "default", "template": "A"}, {"name": "tool_use", "template": "T"}]})");
+  const auto text = [&](bool tools) {
+    return load_chat_templates(files.dir(), "").value()->choose(tools).render({}, 0).value().text;
+  };
+  EXPECT_EQ(text(false), "A");
+  EXPECT_EQ(text(true), "T");
+  files.write("chat_template.jinja", "F");
+  EXPECT_EQ(text(false), "F");
+  files.write("additional_chat_templates/tool_use.jinja", "N");
+  EXPECT_EQ(text(true), "N");
+  files.write("tokenizer_config.json", R"({"chat_template": "{{ x | nosuch }}"})");
+  const auto broken = load_chat_templates(files.dir(), "");
+  ASSERT_FALSE(broken.ok());
+  EXPECT_NE(broken.error().message.find("tokenizer_config.json: chat_template:1:8: there is no filter"),
+            std::string::npos)
+      << broken.error().message;
+}
+
+}  // namespace
+}  // namespace krait::api
