@@ -153,9 +153,9 @@ def test_weights_that_are_no_numbers_are_named_and_their_answers_are_errors(mode
             status, _, document = post(up.url, "/v1/completions", body)
             assert status == 500, document
             assert "NaN" in document["error"]["message"], document
-        shard = up.process_of("shard", 0)
-        assert metrics(shard["metrics_url"])["krait_non_finite_weights"] == 64
-        wait_for(lambda: metrics(shard["metrics_url"])["krait_non_finite_logits_total"] == 5, "the count of sequences")
+        counts = {"krait_non_finite_weights": 64, "krait_non_finite_logits_total": 5}
+        shard = up.process_of("shard", 0)["metrics_url"]
+        wait_for(lambda: counts.items() <= metrics(shard).items(), "the leader's metrics to say so")
         log = (up.run_dir / "logs" / "shard-g0-0.log").read_text(encoding="utf-8")
         assert f"64 weights are NaN or infinite, in 1 tensors: {NORM} (64)" in log
         assert up.stop() == 0
