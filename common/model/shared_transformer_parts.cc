@@ -182,10 +182,26 @@ void set_shared_units(ModelConfig& config) {
   config.unit(Unit::kMlp) = {.count = shared.mlp_size, .block = kMlpBlock, .width = 1};
 }
 
-void add_shared_blocks(ModelPlan& plan, int index, const SharedNames& names) {
-  SharedUse use(plan, index, names);
-  use.add_attention();
-  use.add_mlp(names.packed_gate_up);
+ModelPlan make_hybrid_plan(const ModelConfig& config, const SharedNames& names, const MakeMixer& make_mixer) {
+  const std::string embeddings = "model.embed_tokens.weight";
+  ModelPlan plan{.config = config};
+  plan.blocks.push_back(embedding_block(config, embeddings));
+  const auto& hybrids = config.shared.layers;
+  size_t next = 0;
+  for (int layer = 0; layer < config.layers; ++layer) {
+    const bool hybrid = next < hybrids.size() && hybrids[next] == layer;
+    if (hybrid) {
+      SharedUse use(plan, static_cast<int>(next++), names);
+      use.add_attention();
+      use.add_mlp(names.packed_gate_up);
+    }
+    const std::string prefix = fmt::format("model.layers.{}.{}", layer, hybrid ? "mamba_decoder." : "");
+    BlockPlan mixer = make_mixer(layer, {prefix + "input_layernorm", prefix + "mamba."});
+    mixer.follows_shared = hybrid;
+    plan.blocks.push_back(std::move(mixer));
+  }
+  add_lm_head(plan, "model.final_layernorm.weight", embeddings);
+  return plan;
 }
 
 }  // namespace krait

@@ -1,6 +1,7 @@
 // What hybrids with shared transformer blocks (Zamba, Zamba2) share. Inside common/model only.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <string_view>
 
@@ -28,8 +29,12 @@ struct SharedNames final {
   bool packed_gate_up = false;  // gate_proj and up_proj are the halves of one gate_up_proj
 };
 
-/// The two blocks of the hybrid layer that is `shared.layers[index]`: attention, then the MLP with the layer's own
-/// linear. Shared tensors are read where the first layer of the same block stores them; copies elsewhere are harmless.
-void add_shared_blocks(ModelPlan& plan, int index, const SharedNames& names);
+/// The mixer of one layer, by the names of its tensors.
+using MakeMixer = std::function<BlockPlan(int layer, const LayerNames& names)>;
+
+/// The plan of a hybrid: a mixer in every layer, and before it, in those of `shared.layers`, attention and the MLP with
+/// the layer's own linear. Shared tensors are read where the first layer of the same block stores them; copies
+/// elsewhere are harmless.
+ModelPlan make_hybrid_plan(const ModelConfig& config, const SharedNames& names, const MakeMixer& make_mixer);
 
 }  // namespace krait

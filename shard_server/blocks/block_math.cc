@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "kernels/conv/causal_conv1d.h"
 #include "kernels/norm/rms_norm.h"
 #include "kernels/pointwise/rows.h"
 
@@ -56,6 +57,21 @@ void mixer_input(const BlockContext& context, bool follows_shared, const float* 
 void add_to_residual(const BlockContext& context, const Rows& delta, const float* bias, int64_t hidden, int64_t rows) {
   if (bias != nullptr) kernels::add_rows(context.stream, delta.data, delta.stride, bias, 0, rows, hidden);
   kernels::add_rows(context.stream, context.h, hidden, delta.data, delta.stride, rows, hidden);
+}
+
+void convolve(const BlockContext& context, const Batch& batch, const Rows& x, const Convolution& conv) {
+  kernels::CausalConv1dArgs args;
+  args.channels = x.stride;
+  args.kernel = conv.taps;
+  args.x = args.out = x.data;
+  args.x_stride = args.out_stride = x.stride;
+  args.weight = conv.weight;
+  args.bias = conv.bias;
+  args.state = context.states.base() + conv.state_offset;
+  args.slot_stride = context.states.slot_stride();
+  args.runs = batch.runs;
+  args.taps = batch.taps;
+  kernels::causal_conv1d(context.stream, args);
 }
 
 Status load_conv_taps(WeightLoader& loader, const TensorSpec& spec, int64_t taps, std::span<const int64_t> places,

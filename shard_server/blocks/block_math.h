@@ -31,6 +31,15 @@ void mixer_input(const BlockContext& context, bool follows_shared, const float* 
 /// h += delta + bias, H columns.
 void add_to_residual(const BlockContext& context, const Rows& delta, const float* bias, int64_t hidden, int64_t rows);
 
+/// A mixer's convolution over whole rows, in place, from and to the slots of the batch's runs.
+struct Convolution final {
+  int64_t taps = 0;               // K
+  const float* weight = nullptr;  // [K][width of a row]
+  const float* bias = nullptr;    // [width], or null
+  int64_t state_offset = 0;       // of conv_state within a slot
+};
+void convolve(const BlockContext& context, const Batch& batch, const Rows& x, const Convolution& conv);
+
 /// conv1d.weight [C, 1, K] of a rank's channels as [K][columns]: channel c at first + c, or at first + places[c] where
 /// there are places. A vector is of one tap.
 Status load_conv_taps(WeightLoader& loader, const TensorSpec& spec, int64_t taps, std::span<const int64_t> places,

@@ -12,7 +12,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "kernels/conv/causal_conv1d.h"
 #include "kernels/norm/rms_norm.h"
 #include "kernels/scan/selective_scan.h"
 #include "shard_server/blocks/block_math.h"
@@ -81,7 +80,6 @@ class MambaBlock final : public Block {
     const int64_t head = head_sum_ == HeadSum::kEveryRank ? layout_.parts()[part].piece : static_cast<int64_t>(part);
     return head * head_width();
   }
-  void convolve(const BlockContext& context, const Batch& batch, float* x) const;
   void project_heads(const BlockContext& context, int64_t rows, const Rows& x, const Rows& dt_b_c) const;
   void norm_heads(const BlockContext& context, int64_t rows, const Rows& dt_b_c) const;
   void scan(const BlockContext& context, const Batch& batch, size_t index, const Rows& x, const Rows& z,
@@ -110,22 +108,6 @@ BlockNeeds MambaBlock::needs(int64_t max_rows) const {
   }
   needs.gemm_workspace_bytes = product_workspace_bytes(max_rows, matrices);
   return needs;
-}
-
-void MambaBlock::convolve(const BlockContext& context, const Batch& batch, float* x) const {
-  if (layout_.padded() == 0) return;
-  kernels::CausalConv1dArgs args;
-  args.channels = layout_.padded();
-  args.kernel = mixer_.conv_kernel;
-  args.x = args.out = x;
-  args.x_stride = args.out_stride = layout_.padded();
-  args.weight = w_.conv;
-  args.bias = w_.conv_bias;
-  args.state = context.states.base() + state_.conv_offset;
-  args.slot_stride = context.states.slot_stride();
-  args.runs = batch.runs;
-  args.taps = batch.taps;
-  kernels::causal_conv1d(context.stream, args);
 }
 
 void MambaBlock::project_heads(const BlockContext& context, int64_t rows, const Rows& x, const Rows& dt_b_c) const {
@@ -198,7 +180,7 @@ Status MambaBlock::forward(const BlockContext& context, const Batch& batch) cons
 
   mixer_input(context, follows_shared_, w_.norm, norm_eps_, hidden_, rows, u.data);
   product(context, u, rows, w_.in_proj_x, x, w_.in_proj_x_bias);
-  convolve(context, batch, x.data);
+  if (padded > 0) convolve(context, batch, x, {mixer_.conv_kernel, w_.conv, w_.conv_bias, state_.conv_offset});
   project_heads(context, rows, x, dt_b_c);
   collectives::Communicator& adders =
       head_sum_ == HeadSum::kSubGroup ? *context.sub_communicator : context.communicator;

@@ -13,7 +13,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "kernels/conv/causal_conv1d.h"
 #include "kernels/norm/gated_norm.h"
 #include "kernels/scan/head_scan.h"
 #include "shard_server/blocks/block_math.h"
@@ -104,7 +103,6 @@ class Mamba2Block final : public Block {
   int64_t sums_column(const ChannelPart& part) const {
     return norm_sum_ == NormSum::kEveryRank ? part.piece : part.piece - shape_.groups.begin;
   }
-  void convolve(const BlockContext& context, const Batch& batch, const Rows& xbc) const;
   void scan(const BlockContext& context, const Batch& batch, const Rows& xbc, const Rows& z, const Rows& dt,
             const Rows& decay) const;
   void square(const BlockContext& context, int64_t rows, const Rows& v, const float* weight, const Rows& sums) const;
@@ -131,21 +129,6 @@ BlockNeeds Mamba2Block::needs(int64_t max_rows) const {
                                                   &w_.in_proj_c, &w_.in_proj_dt, &w_.out_proj};
   needs.gemm_workspace_bytes = product_workspace_bytes(max_rows, matrices);
   return needs;
-}
-
-void Mamba2Block::convolve(const BlockContext& context, const Batch& batch, const Rows& xbc) const {
-  kernels::CausalConv1dArgs args;
-  args.channels = shape_.conv_width();
-  args.kernel = shape_.mixer.conv_kernel;
-  args.x = args.out = xbc.data;
-  args.x_stride = args.out_stride = xbc.stride;
-  args.weight = w_.conv;
-  args.bias = w_.conv_bias;
-  args.state = context.states.base() + state_.conv_offset;
-  args.slot_stride = context.states.slot_stride();
-  args.runs = batch.runs;
-  args.taps = batch.taps;
-  kernels::causal_conv1d(context.stream, args);
 }
 
 void Mamba2Block::scan(const BlockContext& context, const Batch& batch, const Rows& xbc, const Rows& z, const Rows& dt,
@@ -246,7 +229,7 @@ Status Mamba2Block::forward(const BlockContext& context, const Batch& batch) con
     product(context, u, rows, w_.in_proj_c, xbc.from(shape_.c_column()), bias_from(shape_.c_column()));
     product(context, u, rows, w_.in_proj_dt, dt, w_.in_proj_dt_bias);
     product(context, u, rows, w_.in_proj_z, z, w_.in_proj_z_bias);
-    convolve(context, batch, xbc);
+    convolve(context, batch, xbc, {shape_.mixer.conv_kernel, w_.conv, w_.conv_bias, state_.conv_offset});
     scan(context, batch, xbc, z, dt, decay);
   }
   if (norm_sum_ == NormSum::kLane) {

@@ -70,21 +70,9 @@ ModelPlan make_plan(const ModelConfig& config) {
                             .x_proj_weight = "x_proj_weight",
                             .dt_proj_weight = "dt_proj_weight",
                             .dt_proj_bias = "dt_proj_bias"};
-  const std::string embeddings = "model.embed_tokens.weight";
-  ModelPlan plan{.config = config};
-  plan.blocks.push_back(embedding_block(config, embeddings));
-  int hybrid = 0;
-  for (int layer = 0; layer < config.layers; ++layer) {
-    const bool shared = hybrid < static_cast<int>(config.shared.layers.size()) &&
-                        config.shared.layers[static_cast<size_t>(hybrid)] == layer;
-    if (shared) add_shared_blocks(plan, hybrid++, {.block = "shared_transf"});
-    const std::string prefix = fmt::format("model.layers.{}.{}", layer, shared ? "mamba_decoder." : "");
-    BlockPlan mixer = mamba1_block(config, layer, {prefix + "input_layernorm", prefix + "mamba."}, layout);
-    mixer.follows_shared = shared;
-    plan.blocks.push_back(std::move(mixer));
-  }
-  add_lm_head(plan, "model.final_layernorm.weight", embeddings);
-  return plan;
+  return make_hybrid_plan(config, {.block = "shared_transf"}, [&](int layer, const LayerNames& names) {
+    return mamba1_block(config, layer, names, layout);
+  });
 }
 
 }  // namespace

@@ -77,21 +77,10 @@ void read_config(ConfigReader& reader, ModelConfig& config) {
 }
 
 ModelPlan make_plan(const ModelConfig& config) {
-  const std::string embeddings = "model.embed_tokens.weight";
-  ModelPlan plan{.config = config};
-  plan.blocks.push_back(embedding_block(config, embeddings));
-  int hybrid = 0;
-  for (int layer = 0; layer < config.layers; ++layer) {
-    const bool shared = hybrid < static_cast<int>(config.shared.layers.size()) &&
-                        config.shared.layers[static_cast<size_t>(hybrid)] == layer;
-    if (shared) add_shared_blocks(plan, hybrid++, {.block = "shared_transformer", .packed_gate_up = true});
-    const std::string prefix = fmt::format("model.layers.{}.{}", layer, shared ? "mamba_decoder." : "");
-    BlockPlan mixer = mamba2_block(config, layer, {prefix + "input_layernorm", prefix + "mamba."});
-    mixer.follows_shared = shared;
-    plan.blocks.push_back(std::move(mixer));
-  }
-  add_lm_head(plan, "model.final_layernorm.weight", embeddings);
-  return plan;
+  const SharedNames names{.block = "shared_transformer", .packed_gate_up = true};
+  return make_hybrid_plan(config, names, [&](int layer, const LayerNames& layer_names) {
+    return mamba2_block(config, layer, layer_names);
+  });
 }
 
 }  // namespace
