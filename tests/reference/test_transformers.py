@@ -7,7 +7,7 @@ import subprocess
 import pytest
 
 HERE = pathlib.Path(__file__).resolve().parent
-SEEDS = 8
+SEEDS = 16
 
 
 def _python():

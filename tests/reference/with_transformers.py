@@ -3,9 +3,11 @@
   with_transformers.py FOLDER
 
 Prints a line for each model: family-seed, the largest difference relative to 1 + |logit|. Exit code 1 if one is above the
-family's tolerance. Not run by the test environment's Python: it needs torch and transformers."""
+family's tolerance, or if too few of a family's could be compared: transformers cannot build a Zamba with one hybrid layer,
+nor k and v adapters beside fewer key heads, and does not share Zamba2's blocks where lm_head is not tied. Not run by the test environment's Python: it needs torch and transformers."""
 
 import array
+import collections
 import json
 import pathlib
 import sys
@@ -25,10 +27,25 @@ def read(path, kind):
 
 def main():
     transformers.logging.set_verbosity_error()
+    transformers.utils.logging.disable_progress_bar()
     failed = False
+    compared = collections.Counter()
+    models = collections.Counter()
     for folder in sorted(pathlib.Path(sys.argv[1]).iterdir()):
         family = json.loads((folder / "config.json").read_text(encoding="utf-8"))["model_type"]
-        model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+        models[family] += 1
+        try:
+            model, loaded = transformers.AutoModelForCausalLM.from_pretrained(
+                folder, dtype=torch.float32, output_loading_info=True
+            )
+        except (ValueError, RuntimeError) as error:
+            print(f"{folder.name}: NOT compared, transformers cannot build it: {str(error)[:100]}", flush=True)
+            continue
+        if loaded["missing_keys"]:
+            print(f"{folder.name}: NOT compared, transformers leaves {len(loaded['missing_keys'])} tensors as they come")
+            continue
+        model.eval()
+        compared[family] += 1
         ids = read(folder / "ids.bin", "i")[None]
         with torch.no_grad():
             want = model(ids, use_cache=False).logits[0].double()
@@ -37,7 +54,7 @@ def main():
         bad = not worst <= TOLERANCES[family]
         failed = failed or bad
         print(f"{folder.name}: {worst:.2g}{'  FAILED' if bad else ''}", flush=True)
-    return 1 if failed else 0
+    return 1 if failed or any(4 * compared[family] < count for family, count in models.items()) else 0
 
 
 if __name__ == "__main__":
