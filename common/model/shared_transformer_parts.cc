@@ -59,13 +59,12 @@ class SharedUse final {
         add(block, name + "_proj.weight", fmt::format("feed_forward.{}_proj.weight", name), {inner, hidden_}, rows);
       }
       if (!shared_.mlp_adapters) continue;
-      add_view(block, name + "_adapter_b.weight",
-               fmt::format("feed_forward.gate_up_proj_adapter_list.{}.1.weight", index_), {inner, shared_.adapter_rank},
-               view, rows);
+      add_own(block, row_view(name + "_adapter_b.weight", "", {inner, shared_.adapter_rank}, view, rows),
+              "feed_forward.gate_up_proj_adapter_list.{}.1.weight");
     }
     if (shared_.mlp_adapters) {
-      add(block, "adapter_a.weight", fmt::format("feed_forward.gate_up_proj_adapter_list.{}.0.weight", index_),
-          {shared_.adapter_rank, hidden_}, {});
+      add_own(block, {.role = "adapter_a.weight", .shape = {shared_.adapter_rank, hidden_}},
+              "feed_forward.gate_up_proj_adapter_list.{}.0.weight");
     }
     add(block, "down_proj.weight", "feed_forward.down_proj.weight", {hidden_, inner}, cut_by(Unit::kMlp, 1, inner));
     block.tensors.push_back({.role = "linear.weight",
@@ -87,6 +86,16 @@ class SharedUse final {
     }
     block.tensors.push_back(std::move(spec));
   }
+  /// What each layer has for itself, in a list of the block that it shares: `{}` in the name is the layer's place
+  /// there.
+  void add_own(BlockPlan& block, TensorSpec spec, const std::string& name) const {
+    add_spec(block, std::move(spec), fmt::format(fmt::runtime(name), index_));
+    block.tensors.back().shared = false;
+    // Whoever stores the block again under this layer stores the whole list.
+    for (int64_t j = index_ % shared_.blocks; stored_ != own_ && std::cmp_less(j, shared_.layers.size());
+         j += shared_.blocks)
+      plan_.harmless_tensors.push_back(own_ + fmt::format(fmt::runtime(name), j));
+  }
   void add(BlockPlan& block, const std::string& role, const std::string& name, Shape shape, Cut cut) const {
     add_spec(block, {.role = role, .shape = std::move(shape), .cut = std::move(cut)}, name);
   }
@@ -98,9 +107,12 @@ class SharedUse final {
     add(block, fmt::format("{}_proj.weight", which), fmt::format("self_attn.{}_proj.weight", which),
         {rows, 2 * hidden_}, cut);
     if (!shared_.attention_adapters) return;
-    const std::string list = fmt::format("self_attn.linear_{}_adapter_list.{}.", which, index_);
-    add(block, fmt::format("{}_adapter_a.weight", which), list + "0.weight", {shared_.adapter_rank, 2 * hidden_}, {});
-    add(block, fmt::format("{}_adapter_b.weight", which), list + "1.weight", {rows, shared_.adapter_rank}, cut);
+    const std::string list = fmt::format("self_attn.linear_{}_adapter_list.", which);
+    add_own(block, {.role = fmt::format("{}_adapter_a.weight", which), .shape = {shared_.adapter_rank, 2 * hidden_}},
+            list + "{}.0.weight");
+    add_own(block,
+            {.role = fmt::format("{}_adapter_b.weight", which), .shape = {rows, shared_.adapter_rank}, .cut = cut},
+            list + "{}.1.weight");
   }
 
   ModelPlan& plan_;

@@ -73,8 +73,17 @@ Status Engine::allocate(const EngineOptions& options) {
     const int64_t left = options.state_memory_bytes - slots * slot_bytes;
     // A rank without heads of its own holds any number of pages.
     const int64_t by_rest = kv_.page_bytes() == 0 ? limits::kMaxKvPages : left / kv_.page_bytes();
-    const int64_t pages = options.kv_pages != 0 ? options.kv_pages : by_rest;
-    RETURN_IF_ERROR(kv_.allocate(std::clamp<int64_t>(pages, 1, limits::kMaxKvPages)));
+    const int64_t pages = options.kv_pages != 0 ? options.kv_pages : std::min(by_rest, limits::kMaxKvPages);
+    if (options.kv_pages == 0 && pages < limits::kLeastKvTokens / limits::kKvPageTokens) {
+      return Error{
+          Errc::kResourceExhausted,
+          fmt::format("{} slots of {} KiB leave {} MiB for keys and values: room for {} tokens, and {} are the "
+                      "least (fewer --slots, or more memory)",
+                      slots, slot_bytes / kKiB, std::max<int64_t>(left, 0) / kMiB,
+                      std::max<int64_t>(pages, 0) * limits::kKvPageTokens, limits::kLeastKvTokens),
+          "slots"};
+    }
+    RETURN_IF_ERROR(kv_.allocate(pages));
   }
   records_.resize(slots);
 
@@ -164,6 +173,7 @@ Status Engine::validate(const wire::Step& step) const {
     if (!admitted_now && !records_[static_cast<size_t>(run.sequence_slot)].admitted()) {
       return refuse("run of a slot that holds no sequence");
     }
+    if (!has_pages(step, run)) return refuse("run past its sequence's pages");
     rows += std::max<int64_t>(1, static_cast<int64_t>(run.tokens.size()));
   }
   if (rows == 0 || rows > max_rows_) return refuse(fmt::format("{} rows, at most {} fit", rows, max_rows_));
@@ -205,13 +215,15 @@ void Engine::lay_out(const wire::Step& step) {
   std::sort(taps_.begin(), taps_.end(), [](const auto& a, const auto& b) { return a.row < b.row; });
 }
 
-Status Engine::check_pages() const {
-  for (const auto& run : attention_) {
-    if (static_cast<int64_t>(run.pages.size()) * kernels::kPageTokens < run.position + run.rows) {
-      return Error{Errc::kProtocol, "step: a run goes past its sequence's pages", ""};
-    }
-  }
-  return {};
+bool Engine::has_pages(const wire::Step& step, const wire::StepRun& run) const {
+  if (kv_.pages() == 0) return true;
+  const auto admitted = std::find_if(step.admissions.begin(), step.admissions.end(),
+                                     [&](const auto& admission) { return admission.slot == run.sequence_slot; });
+  const size_t pages = admitted != step.admissions.end()
+                           ? admitted->pages.size()
+                           : records_[static_cast<size_t>(run.sequence_slot)].pages().size();
+  const auto rows = std::max<int64_t>(1, static_cast<int64_t>(run.tokens.size()));
+  return static_cast<int64_t>(pages) * kernels::kPageTokens >= run.position + rows;
 }
 
 void Engine::choose_logit_rows(const wire::Step& step, wire::StepDone& done) {
@@ -256,7 +268,6 @@ Result<wire::StepDone> Engine::step(const wire::Step& step, collectives::GroupCo
   const int64_t start_ns = clock.now_ns();
   const auto before = communicators.statistics();
   lay_out(step);
-  RETURN_IF_ERROR(check_pages());
   const Batch batch{ids_, runs_, taps_, attention_};
   const BlockContext context{*stream_, communicators.group(), communicators.sub(), states_, kv_, h_, first_, side_,
                              scratch_, gemm_workspace_};

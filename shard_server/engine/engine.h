@@ -73,7 +73,7 @@ class Engine final {
   Status validate(const wire::Step& step) const;
   bool writes_a_slot_twice(const wire::Step& step) const;
   void lay_out(const wire::Step& step);
-  Status check_pages() const;
+  bool has_pages(const wire::Step& step, const wire::StepRun& run) const;
   void choose_logit_rows(const wire::Step& step, wire::StepDone& done);
   Status allocate(const EngineOptions& options);
 

@@ -14,15 +14,15 @@ namespace {
 constexpr auto kModelTypes = std::to_array<std::string_view>({"zamba"});
 
 constexpr auto kHarmless =
-    std::to_array<std::string_view>({"attention_dropout", "num_logits_to_keep", "sliding_window", "time_step_floor",
-                                     "time_step_max", "time_step_min", "use_associative_scan", "use_mamba_kernels"});
+    std::to_array<std::string_view>({"attention_dropout", "num_logits_to_keep", "time_step_floor", "time_step_max",
+                                     "time_step_min", "use_associative_scan", "use_mamba_kernels"});
 
 void read_mixer(ConfigReader& reader, ModelConfig& config) {
   MixerConfig& mixer = config.mixer;
   mixer.state_size = reader.integer("mamba_d_state", 1, limits::kMaxStateSize, 16);
   mixer.conv_kernel = reader.integer("mamba_d_conv", 2, limits::kMaxConvKernel, 4);
   mixer.dt_rank = read_dt_rank(reader, "mamba_dt_rank", config.hidden_size);
-  mixer.heads = reader.integer("n_mamba_heads", 1, limits::kMaxHidden, 2);
+  mixer.heads = reader.integer("n_mamba_heads", 1, limits::kMaxMixerHeads, 2);
   mixer.inner_size = reader.integer("mamba_expand", 1, limits::kMaxHidden, 2) * config.hidden_size;
   if (mixer.inner_size > limits::kMaxHidden) {
     reader.fail(Errc::kCorrupt, "mamba_expand",
@@ -58,6 +58,7 @@ void read_config(ConfigReader& reader, ModelConfig& config) {
   config.shared.mlp_size = reader.integer("intermediate_size", 1, limits::kMaxHidden, 14848);
   constexpr auto kMlpActivations = std::to_array<std::string_view>({"gelu"});
   reader.must_be_word("hidden_act", kMlpActivations);
+  reader.must_be_empty("sliding_window");
   reader.harmless(kHarmless);
   set_channel_units(config);
   set_shared_units(config);

@@ -14,10 +14,9 @@ namespace {
 
 constexpr auto kModelTypes = std::to_array<std::string_view>({"zamba2"});
 
-constexpr auto kHarmless =
-    std::to_array<std::string_view>({"attention_dropout", "chunk_size", "ft_lora", "hybrid_layer_ids", "kv_channels",
-                                     "num_logits_to_keep", "num_query_groups", "sliding_window", "time_step_floor",
-                                     "time_step_max", "use_conv_bias", "use_mamba_kernels", "use_mem_eff_path"});
+constexpr auto kHarmless = std::to_array<std::string_view>({"attention_dropout", "chunk_size", "kv_channels",
+                                                            "num_logits_to_keep", "time_step_floor", "time_step_max",
+                                                            "use_conv_bias", "use_mamba_kernels", "use_mem_eff_path"});
 
 /// Checkpoints of 2024 spell several sizes differently from transformers' own class.
 void read_mixer(ConfigReader& reader, ModelConfig& config) {
@@ -42,6 +41,13 @@ void read_mixer(ConfigReader& reader, ModelConfig& config) {
   mixer.dt_min = static_cast<float>(reader.number("time_step_min", 0, 1e6, 1e-3));
 }
 
+/// hybrid_layer_ids says again what layers_block_type says.
+void check_hybrid_layers(ConfigReader& reader, const ModelConfig& config) {
+  const nlohmann::json* ids = reader.get("hybrid_layer_ids");
+  if (ids != nullptr && *ids != nlohmann::json(config.shared.layers))
+    reader.fail(Errc::kCorrupt, "hybrid_layer_ids", "are not the hybrid layers of layers_block_type");
+}
+
 void read_shared(ConfigReader& reader, ModelConfig& config) {
   SharedTransformerConfig& shared = config.shared;
   if (!read_layer_types(reader, config)) {
@@ -57,6 +63,12 @@ void read_shared(ConfigReader& reader, ModelConfig& config) {
       reader.boolean(reader.spelling({"use_shared_attention_adapter", "use_shared_attention_lora"}), false);
   const double theta = read_rope_theta(reader, 1e4);
   if (reader.boolean("use_mem_rope", false)) shared.rope_theta = theta;
+  if (shared.rope_theta && shared.head_dim % 2 != 0)
+    reader.fail(Errc::kCorrupt, "attention_head_dim", "is odd, which rotary embeddings cannot halve");
+  reader.must_agree("num_query_groups", shared.heads, "num_attention_heads");
+  check_hybrid_layers(reader, config);
+  reader.must_be_empty("sliding_window");
+  reader.must_be("ft_lora", false);
   reader.must_be("use_long_context", false);
   reader.must_be("add_bias_linear", false);
   reader.must_be("gated_linear_unit", true);

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <string>
 
@@ -151,6 +152,28 @@ TEST(Zamba2Config, BothGenerationsOfSpellings) {
   EXPECT_TRUE(now.shared.mlp_adapters);
 }
 
+TEST(Zamba2Plan, CopiesOfASharedBlockAreHarmlessAndAdaptersAreItsOwn) {
+  const auto plan = make_model_plan(
+      parsed(kOldZamba2,
+             {{"num_hidden_layers", "4"}, {"layers_block_type", R"(["g", "g", "m", "g"])"}, {"num_mem_blocks", "2"}}));
+  ASSERT_TRUE(plan.ok());
+  const auto harmless = [&](const std::string& name) {
+    const auto& names = plan->harmless_tensors;
+    return std::find(names.begin(), names.end(), name) != names.end();
+  };
+  const std::string copy = "model.layers.3.shared_transformer.";
+  EXPECT_TRUE(harmless(copy + "feed_forward.down_proj.weight"));
+  EXPECT_TRUE(harmless(copy + "feed_forward.gate_up_proj_adapter_list.0.1.weight"));
+  EXPECT_TRUE(harmless(copy + "feed_forward.gate_up_proj_adapter_list.2.0.weight"));
+  EXPECT_FALSE(harmless(copy + "feed_forward.gate_up_proj_adapter_list.1.0.weight")) << "the other block's";
+  for (const BlockPlan& block : plan->blocks) {
+    for (const TensorSpec& spec : block.tensors) {
+      const bool of_the_block = spec.name.find("shared_transformer") != std::string::npos;
+      EXPECT_EQ(spec.shared, of_the_block && spec.role.find("adapter") == std::string::npos) << spec.name;
+    }
+  }
+}
+
 TEST(Zamba2Config, WhatCannotBeHonouredIsNamed) {
   EXPECT_EQ(refused(kOldZamba2, {{"use_long_context", "true"}}), "use_long_context");
   EXPECT_EQ(refused(kOldZamba2, {{"add_bias_linear", "true"}}), "add_bias_linear");
@@ -161,6 +184,12 @@ TEST(Zamba2Config, WhatCannotBeHonouredIsNamed) {
   EXPECT_EQ(refused(kOldZamba2, {{"layers_block_type", ""}}), "layers_block_type");
   EXPECT_EQ(refused(kOldZamba2, {{"mamba_headdim", "24"}}), "n_mamba_heads");
   EXPECT_EQ(refused(kOldZamba2, {{"num_mem_blocks", "0"}}), "num_mem_blocks");
+  EXPECT_EQ(refused(kOldZamba2, {{"ft_lora", "true"}}), "ft_lora");
+  EXPECT_EQ(refused(kOldZamba2, {{"sliding_window", "512"}}), "sliding_window");
+  EXPECT_EQ(refused(kOldZamba2, {{"num_query_groups", "2"}}), "num_query_groups");
+  EXPECT_EQ(refused(kOldZamba2, {{"hybrid_layer_ids", "[0]"}}), "hybrid_layer_ids");
+  EXPECT_EQ(refused(kOldZamba2, {{"attention_head_dim", "31"}}), "attention_head_dim");
+  EXPECT_EQ(refused(kZamba, {{"n_mamba_heads", "257"}}), "n_mamba_heads");
 }
 
 }  // namespace

@@ -152,6 +152,15 @@ TEST(PagedAttention, ALargeScoreTakesAll) {
     EXPECT_NEAR(p.out[static_cast<size_t>(t * p.stride)], static_cast<float>(t), 2e-3f) << t;
 }
 
+TEST(PagedAttention, AnEnormousScoreLeavesNoWeightToWhatIsNotThere) {
+  Problem p(1, 1, 1, 2, 8);
+  p.q[0] = p.k[0] = 1e6f;
+  p.q[1] = p.k[1] = 0;
+  p.step(*make_stream(best_cpu_path()), 0, 1);
+  EXPECT_EQ(p.out[0], p.v[0]);
+  EXPECT_EQ(p.out[1], p.v[1]);
+}
+
 TEST(Rotary, TurnsByTheAngleOfThePosition) {
   constexpr int64_t kHeads = 3, kDim = 10, kRows = 6, kStride = kHeads * kDim + 2;
   std::vector<float> frequency;

@@ -211,6 +211,16 @@ TEST(HeadScan, TapsHoldTheStateAfterTheirRow) {
   EXPECT_EQ(different_bits(before.slot(1), p.slot(1)), 0);
 }
 
+TEST(HeadSteps, ANaNStaysOne) {
+  for (const CpuPath path : runnable_paths()) {
+    Problem p(40, 2, 1, 7, 1, 3);
+    p.dt[5] = NAN;
+    head_steps(*make_stream(path), p.steps(0.25f, 1.5f));
+    for (size_t i = 0; i < p.dt.size(); ++i)
+      EXPECT_EQ(std::isnan(p.dt[i]), i == 5) << cpu_path_name(path);
+  }
+}
+
 TEST(HeadSteps, DtStaysWithinItsLimits) {
   for (const CpuPath path : runnable_paths()) {
     Problem p(40, 2, 1, 7, 1, 3);

@@ -2,7 +2,10 @@
 // divide, windows and states have other sizes than the usual 4 and 16.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <bit>
 #include <cmath>
+#include <cstring>
 
 #include "common/base/rng.h"
 #include "common/model/architecture.h"
@@ -97,6 +100,62 @@ std::vector<std::string> architectures() {
 
 INSTANTIATE_TEST_SUITE_P(Families, OddShapes, testing::ValuesIn(architectures()),
                          [](const auto& info) { return info.param; });
+
+/// The value of the nearest half towards zero; zero for what is too small to be a normal one.
+float to_half(float value) {
+  uint32_t bits = std::bit_cast<uint32_t>(value);
+  const uint32_t exponent = bits >> 23 & 0xff;
+  bits = exponent < 113 ? bits & 0x80000000u : bits & 0xffffe000u;
+  return std::bit_cast<float>(bits);
+}
+
+std::string half_bytes(const std::string& floats) {
+  std::string out;
+  for (size_t at = 0; at < floats.size(); at += 4) {
+    uint32_t bits = 0;
+    std::memcpy(&bits, floats.data() + at, 4);
+    const uint32_t exponent = bits >> 23 & 0xff;
+    const auto half = static_cast<uint16_t>((bits >> 16 & 0x8000) | (exponent == 0 ? 0 : (exponent - 112) << 10) |
+                                            (bits >> 13 & 0x3ff));
+    out.append(reinterpret_cast<const char*>(&half), 2);
+  }
+  return out;
+}
+
+TEST_P(OddShapes, HalvesAndBfloat16AreReadExactly) {
+  SplitMix64 random(7);
+  const std::string config_json = random_config(GetParam(), random);
+  const auto config = parse_model_config(config_json);
+  auto halves = random_tensors(make_model_plan(*config).value(), 7);
+  auto rounded = halves;
+  for (size_t i = 0; i < halves.size(); ++i) {
+    std::vector<float> values(halves[i].bytes.size() / 4);
+    std::memcpy(values.data(), halves[i].bytes.data(), halves[i].bytes.size());
+    std::transform(values.begin(), values.end(), values.begin(), to_half);
+    rounded[i].bytes = encode_floats(values, DType::kF32);
+    halves[i].bytes = half_bytes(rounded[i].bytes);
+    halves[i].dtype = DType::kF16;
+  }
+  const std::vector<int32_t> prompt(5, static_cast<int32_t>(config->vocab_size - 1));
+  const auto logits = [&](const std::vector<TensorToWrite>& tensors, DType dtype) {
+    const ScratchDir folder;
+    write_checkpoint(folder.path(), config_json, tensors);
+    return run(folder.path(), 2, dtype, prompt, 5).prompt_logits;
+  };
+  EXPECT_EQ(logits(halves, DType::kF32), logits(rounded, DType::kF32));
+  EXPECT_EQ(logits(halves, DType::kBF16), logits(rounded, DType::kBF16));
+  const auto bf16 = random_tensors(make_model_plan(*config).value(), 7, DType::kBF16);
+  auto widened = bf16;
+  for (auto& tensor : widened) {
+    std::string wide;
+    for (size_t at = 0; at < tensor.bytes.size(); at += 2)
+      wide.append(2, '\0').append(tensor.bytes, at, 2);
+    tensor.bytes = wide;
+    tensor.dtype = DType::kF32;
+  }
+  EXPECT_EQ(logits(bf16, DType::kF32), logits(widened, DType::kF32));
+  EXPECT_EQ(logits(bf16, DType::kBF16), logits(widened, DType::kBF16));
+}
 
 TEST(OddModels, AStepThatWritesASlotTwiceIsRefused) {
   EngineGroupOptions options;
