@@ -172,7 +172,8 @@ void UnknownFields::add(const UnknownFields& more) {
 Result<Fields> Fields::check(json body, std::span<const FieldSpec> table, std::string_view prefix) {
   Fields fields;
   for (const auto& [key, value] : body.items()) {
-    const auto spec = std::find_if(table.begin(), table.end(), [&](const auto& entry) { return entry.name == key; });
+    const auto spec =
+        std::find_if(table.begin(), table.end(), [&name = key](const auto& entry) { return entry.name == name; });
     const std::string name = std::string(prefix) + key;
     if (spec == table.end()) {
       fields.unknown_.add(name);
