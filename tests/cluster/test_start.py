@@ -173,9 +173,10 @@ def test_open_files_are_asked_for_at_the_start(run_dir):
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount another /dev/shm")
 def test_a_shared_memory_folder_that_is_too_small_is_named(tmp_path):
-    script = 'mount -t tmpfs -o size=64k tmpfs /dev/shm && exec "$@"'
+    # Nothing mounted here may show outside; in a chroot, whose root is no mount, unshare itself cannot see to that.
+    script = 'mount --make-private /dev/shm && mount -t tmpfs -o size=64k tmpfs /dev/shm && exec "$@"'
     up = [UP, "--port", 0, "--no-sample", "--build-dir", os.environ["KRAIT_TEST_BUILD_DIR"], "--", "true"]
-    words = ["unshare", "-m", "bash", "-c", script, "-", *map(str, up)]
+    words = ["unshare", "-m", "--propagation", "unchanged", "bash", "-c", script, "-", *map(str, up)]
     done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 1
     words = r"stopped: resource_exhausted: /dev/shm is too small: .* need \d+ bytes there, \d+ are free"
