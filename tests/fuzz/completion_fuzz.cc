@@ -1,5 +1,7 @@
 // The body of a completion request: what is taken passes the wire and a group's admission too, for a model with and
 // without a tokenizer (the first byte's lowest bit).
+#include <numeric>
+
 #include "common/wire/codec.h"
 #include "coordinator/api/completion_request.h"
 #include "coordinator/api/json_body.h"
@@ -72,7 +74,8 @@ KRAIT_FUZZ(completion, input) {
     CHECK(!stop.empty());
   for (const char c : request->unknown_fields.header())
     CHECK(c >= ' ' && c <= '~');
-  if (fuzz::planted() && request->shared.sampling.top_k == 7) fuzz::found_planted();
+  const auto& tokens = sequences.front().tokens;
+  if (fuzz::planted_at(std::accumulate(tokens.begin(), tokens.end(), uint64_t{0}))) fuzz::found_planted();
 }
 
 }  // namespace krait::api

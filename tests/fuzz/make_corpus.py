@@ -30,6 +30,8 @@ def safetensors():
     write("safetensors", "two", file(two, bytes(range(32))))
     write("safetensors", "empty", file({"e": {"dtype": "I8", "shape": [0], "data_offsets": [0, 0]}}, b""))
     write("safetensors", "scalar", file({"s": {"dtype": "F16", "shape": [], "data_offsets": [0, 2]}}, b"ab"))
+    # A long name in a short file: a change hits the name more often than what is around it.
+    write("safetensors", "name", file({"a" * 12: {"dtype": "I8", "shape": [0], "data_offsets": [0, 0]}}, b""))
     huge = {"h": {"dtype": "U8", "shape": [1 << 20, 1 << 20], "data_offsets": [0, 1 << 40]}}
     write("safetensors", "huge_header", b"H" + struct.pack("<Q", 1 << 42) + json.dumps(huge).encode())
 
@@ -37,6 +39,7 @@ def safetensors():
 def shard_index():
     shards = {"a.weight": "model-00001-of-00002.safetensors", "b": "model-00002-of-00002.safetensors"}
     write("shard_index", "two", json.dumps({"metadata": {"total_size": 8}, "weight_map": shards}))
+    write("shard_index", "name", json.dumps({"weight_map": {"a" * 12: "a.safetensors"}}, separators=(",", ":")))
     write("shard_index", "outside", json.dumps({"weight_map": {"a": "../model.safetensors"}}))
 
 
@@ -126,9 +129,10 @@ def completion():
     }  # fmt: skip
     write("completion", "every_field", b"1" + json.dumps(every).encode())
     bodies = {
-        "text": {"prompt": "h\u00e9 \ud83d\ude00"},
+        "text": {"prompt": "h\u00e9 \ud83d\ude00!"},
         "texts": {"prompt": ["a", "b"], "stop": "x"},
         "ids": {"prompt": [1, 2, 3]},
+        "letters": {"prompt": "a" * 12},
         "lists_of_ids": {"prompt": [[1], [2, 3]], "seed": 18446744073709551615},
         "wrong": {"prompt": "a", "temperature": "hot"},
     }

@@ -58,7 +58,7 @@ void run_file(fuzz::Input input) {
     for (const std::byte byte : data)
       sum += static_cast<unsigned>(byte);
     all_bytes += bytes;
-    if (fuzz::planted() && name.find('!') != std::string::npos) fuzz::found_planted();
+    if (fuzz::planted_at(std::accumulate(name.begin(), name.end(), uint64_t{0}))) fuzz::found_planted();
   }
   CHECK_LE(all_bytes, static_cast<int64_t>(input.size()));
   CHECK_EQ(sum, std::accumulate(input.end() - all_bytes, input.end(), 0u));

@@ -1,4 +1,6 @@
 // model.safetensors.index.json: whatever is taken names plain files of the checkpoint's own folder.
+#include <numeric>
+
 #include "common/weights/shard_index.h"
 #include "tests/fuzz/harness.h"
 
@@ -14,7 +16,7 @@ KRAIT_FUZZ(shard_index, input) {
   for (const auto& [tensor, file] : *index) {
     CHECK(file.find('/') == std::string::npos && file.find('\0') == std::string::npos && file[0] != '.');
     CHECK(file.ends_with(".safetensors"));
-    if (fuzz::planted() && tensor.find('!') != std::string::npos) fuzz::found_planted();
+    if (fuzz::planted_at(std::accumulate(tensor.begin(), tensor.end(), uint64_t{0}))) fuzz::found_planted();
   }
 }
 
