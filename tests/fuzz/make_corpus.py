@@ -95,6 +95,21 @@ def tokenizer():
         write("tokenizer", name, small(case["tokenizer"]) + "\0" + text)
 
 
+def template():
+    for name in ("chatml", "llama3", "vicuna", "generation_tags", "call_blocks", "gemma"):
+        write("template", name, (GOLDEN / "templates" / "styles" / f"{name}.jinja").read_bytes())
+    words = {"s": "Aa <|x|> \u00e9\n", "n": [1, -2.5, None, True], "d": {"b": 1, "a": "z"}, "big": 9007199254740993}
+    parts = {
+        "filters": "{{ s | upper | trim | replace('A', 'b') }}{{ n | join(',') }}{{ d | dictsort }}{{ d | tojson(indent=2) }}",
+        "format": "{{ '%5.2f|%-4s|%x' % (n[1], s[:2], big) }}{{ '{:>8}'.format(s[1]) }}{{ strftime_now('%Y') }}",
+        "loops": "{%- for k, v in d.items() if v -%}{{ loop.index0 }}{{ k ~ v }}{% else %}-{% endfor -%}",
+        "macros": "{% macro m(a, b=2) %}{{ a * b }}{% endmacro %}{% set ns = namespace(x=1) %}{% set ns.x = m(3) %}{{ ns.x }}",
+        "slices": "{{ s[::-1] }}{{ n[1:3] }}{{ s.split()[0].title() }}{{ d.a is string and 1 in n }}{{ -big // 7 ** 2 }}",
+    }
+    for name, source in parts.items():
+        write("template", name, source + "\0" + json.dumps(words))
+
+
 def wire():
     # An odd first byte: kind, seed, list length, and changes as (place, value).
     for kind in range(18):
@@ -154,5 +169,5 @@ def scheduler():
 
 
 if __name__ == "__main__":
-    for make in (safetensors, shard_index, config, tokenizer, wire, http, completion, scheduler):
+    for make in (safetensors, shard_index, config, tokenizer, template, wire, http, completion, scheduler):
         make()
