@@ -3,6 +3,7 @@
 #include "common/base/limits.h"
 #include "kernels/norm/rms_norm.h"
 #include "kernels/pointwise/rows.h"
+#include "shard_server/blocks/block_math.h"
 
 namespace krait::shard {
 
@@ -32,16 +33,7 @@ void LmHead::logits(const BlockContext& context, std::span<const int32_t> rows, 
                                      .eps = norm_eps_,
                                      .out = normed,
                                      .out_stride = hidden_});
-  if (vocabulary_.size() == 0) return;
-  kernels::GemmArgs args;
-  args.a = normed;
-  args.lda = hidden_;
-  args.m = count;
-  args.weights = &weights_;
-  args.out = local;
-  args.ldo = vocabulary_.size();
-  args.workspace = context.gemm_workspace;
-  kernels::gemm(context.stream, args);
+  product(context, {normed, hidden_}, count, weights_, {local, vocabulary_.size()});
 }
 
 Status LmHead::gather(const BlockContext& context, int64_t rows, const float* local, float* full) const {
