@@ -8,6 +8,15 @@
 
 namespace krait::shard {
 
+PartSum part_sum(const ModelConfig& config, const Partition& partition, Unit unit) {
+  const int64_t width = config.unit(unit).count / config.unit(unit).parts;
+  const auto& ranges = partition.of(unit);
+  const bool whole_parts =
+      std::all_of(ranges.begin(), ranges.end(), [&](const Range& range) { return range.begin % width == 0; });
+  if (whole_parts) return PartSum::kNobody;
+  return sub_group(config, partition, 0) ? PartSum::kSubGroup : PartSum::kEveryRank;
+}
+
 int64_t ChannelPart::padded() const {
   return kernels::padded_channels(channels);
 }

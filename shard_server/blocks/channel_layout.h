@@ -9,6 +9,11 @@
 
 namespace krait::shard {
 
+/// Who adds up what is summed for each part of a mixer (UnitConfig::parts): nobody where every rank holds whole parts,
+/// the rank's sub-group where the partition nests in parts, else all.
+enum class PartSum { kNobody, kSubGroup, kEveryRank };
+PartSum part_sum(const ModelConfig& config, const Partition& partition, Unit unit);
+
 /// Channels of one piece of the mixer (a head of Zamba, a group of Mamba-2) that one rank holds.
 struct ChannelPart final {
   int64_t piece = 0;     // of the whole mixer

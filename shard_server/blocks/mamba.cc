@@ -22,9 +22,6 @@ namespace {
 
 using kernels::PackedMatrix;
 
-/// Who adds up the [dt | B | C] of a head.
-enum class HeadSum { kNobody, kSubGroup, kEveryRank };
-
 /// H, C = this rank's channels, P = their padded layout, P16 = one part's. Null pointers: the model has no such bias.
 struct MambaWeights final {
   float* norm = nullptr;              // [H]
@@ -42,15 +39,6 @@ struct MambaWeights final {
   float* out_proj_bias = nullptr;     // [H]
 };
 
-HeadSum head_sum(const ModelConfig& config, const Partition& partition) {
-  const int64_t width = config.mixer.inner_size / config.mixer.heads;
-  const auto& ranges = partition.of(Unit::kChannel);
-  const bool whole_heads =
-      std::all_of(ranges.begin(), ranges.end(), [&](const Range& range) { return range.begin % width == 0; });
-  if (whole_heads) return HeadSum::kNobody;
-  return sub_group(config, partition, 0) ? HeadSum::kSubGroup : HeadSum::kEveryRank;
-}
-
 class MambaBlock final : public Block {
  public:
   MambaBlock(const BlockSource& source, ChannelLayout layout, MambaWeights weights, const LayerState& state)
@@ -60,7 +48,7 @@ class MambaBlock final : public Block {
         norm_eps_(source.config.norm_eps),
         mixer_(source.config.mixer),
         follows_shared_(source.plan.follows_shared),
-        head_sum_(head_sum(source.config, source.loader.partition())),
+        head_sum_(part_sum(source.config, source.loader.partition(), Unit::kChannel)),
         layout_(std::move(layout)),
         w_(std::move(weights)),
         state_(state) {}
@@ -74,10 +62,10 @@ class MambaBlock final : public Block {
   /// Floats of a row of [dt | B | C]: of all heads where every rank adds, else of this rank's own.
   int64_t dt_b_c_width() const {
     return head_width() *
-           (head_sum_ == HeadSum::kEveryRank ? mixer_.heads : static_cast<int64_t>(layout_.parts().size()));
+           (head_sum_ == PartSum::kEveryRank ? mixer_.heads : static_cast<int64_t>(layout_.parts().size()));
   }
   int64_t dt_b_c_column(size_t part) const {
-    const int64_t head = head_sum_ == HeadSum::kEveryRank ? layout_.parts()[part].piece : static_cast<int64_t>(part);
+    const int64_t head = head_sum_ == PartSum::kEveryRank ? layout_.parts()[part].piece : static_cast<int64_t>(part);
     return head * head_width();
   }
   void project_heads(const BlockContext& context, int64_t rows, const Rows& x, const Rows& dt_b_c) const;
@@ -91,7 +79,7 @@ class MambaBlock final : public Block {
   const float norm_eps_;
   const MixerConfig mixer_;
   const bool follows_shared_;
-  const HeadSum head_sum_;
+  const PartSum head_sum_;  // of a head's [dt | B | C]
   const ChannelLayout layout_;
   const MambaWeights w_;
   const LayerState state_;
@@ -113,7 +101,7 @@ BlockNeeds MambaBlock::needs(int64_t max_rows) const {
 void MambaBlock::project_heads(const BlockContext& context, int64_t rows, const Rows& x, const Rows& dt_b_c) const {
   const auto& parts = layout_.parts();
   // Heads that this rank has no part of, it adds nothing to.
-  if (head_sum_ == HeadSum::kEveryRank && static_cast<int64_t>(parts.size()) < mixer_.heads) {
+  if (head_sum_ == PartSum::kEveryRank && static_cast<int64_t>(parts.size()) < mixer_.heads) {
     std::fill_n(dt_b_c.data, rows * dt_b_c.stride, 0.0f);
   }
   for (size_t part = 0; part < parts.size(); ++part) {
@@ -183,13 +171,13 @@ Status MambaBlock::forward(const BlockContext& context, const Batch& batch) cons
   if (padded > 0) convolve(context, batch, x, {mixer_.conv_kernel, w_.conv, w_.conv_bias, state_.conv_offset});
   project_heads(context, rows, x, dt_b_c);
   collectives::Communicator& adders =
-      head_sum_ == HeadSum::kSubGroup ? *context.sub_communicator : context.communicator;
+      head_sum_ == PartSum::kSubGroup ? *context.sub_communicator : context.communicator;
   collectives::Ticket small_sum;
-  if (head_sum_ != HeadSum::kNobody) {
+  if (head_sum_ != PartSum::kNobody) {
     ASSIGN_OR_RETURN(small_sum, adders.begin_all_reduce(rows, dt_b_c.stride, dt_b_c.data, dt_b_c.data));
   }
   product(context, u, rows, w_.in_proj_z, z, w_.in_proj_z_bias);
-  if (head_sum_ != HeadSum::kNobody) RETURN_IF_ERROR(adders.finish(small_sum));
+  if (head_sum_ != PartSum::kNobody) RETURN_IF_ERROR(adders.finish(small_sum));
   norm_heads(context, rows, dt_b_c);
   for (size_t part = 0; part < layout_.parts().size(); ++part)
     scan(context, batch, part, x, z, dt_b_c, y);

@@ -23,9 +23,6 @@ namespace {
 
 using kernels::PackedMatrix;
 
-/// Who adds up a group's sum of squares.
-enum class NormSum { kLane, kNobody, kSubGroup, kEveryRank };
-
 /// H, C = this rank's channels, P = their padded layout, Q = P + its groups' B and C. Null: the model has no such bias.
 struct Mamba2Weights final {
   float* norm = nullptr;              // [H]
@@ -45,16 +42,6 @@ struct Mamba2Weights final {
   PackedMatrix out_proj;              // [H][C]
   float* out_proj_bias = nullptr;     // [H]
 };
-
-NormSum norm_sum(const ModelConfig& config, const Partition& partition) {
-  if (config.mixer.groups == 1) return NormSum::kLane;
-  const int64_t heads = config.mixer.heads / config.mixer.groups;
-  const auto& ranges = partition.of(Unit::kHead);
-  const bool whole_groups =
-      std::all_of(ranges.begin(), ranges.end(), [&](const Range& range) { return range.begin % heads == 0; });
-  if (whole_groups) return NormSum::kNobody;
-  return sub_group(config, partition, 0) ? NormSum::kSubGroup : NormSum::kEveryRank;
-}
 
 /// What one rank holds of the mixer, and where it lies in the rows of the conv's buffer: [x | B | C].
 struct Mamba2Shape final {
@@ -85,7 +72,8 @@ class Mamba2Block final : public Block {
         hidden_(source.config.hidden_size),
         norm_eps_(source.config.norm_eps),
         follows_shared_(source.plan.follows_shared),
-        norm_sum_(norm_sum(source.config, source.loader.partition())),
+        one_group_(source.config.mixer.groups == 1),
+        norm_sum_(part_sum(source.config, source.loader.partition(), Unit::kHead)),
         part_leaves_(source.loader.partition().leaves_of_part(source.config.mixer.groups)),
         shape_(shape),
         w_(std::move(weights)),
@@ -97,11 +85,11 @@ class Mamba2Block final : public Block {
 
  private:
   /// A row of the out_proj sum: with one group, the norm's sum of squares after it.
-  int64_t delta_width() const { return hidden_ + (norm_sum_ == NormSum::kLane ? 1 : 0); }
+  int64_t delta_width() const { return hidden_ + (one_group_ ? 1 : 0); }
   /// Sums of squares of a row: of all groups where every rank adds, else of this rank's own.
-  int64_t sums_width() const { return norm_sum_ == NormSum::kEveryRank ? shape_.mixer.groups : shape_.groups.size(); }
+  int64_t sums_width() const { return norm_sum_ == PartSum::kEveryRank ? shape_.mixer.groups : shape_.groups.size(); }
   int64_t sums_column(const ChannelPart& part) const {
-    return norm_sum_ == NormSum::kEveryRank ? part.piece : part.piece - shape_.groups.begin;
+    return norm_sum_ == PartSum::kEveryRank ? part.piece : part.piece - shape_.groups.begin;
   }
   void scan(const BlockContext& context, const Batch& batch, const Rows& xbc, const Rows& z, const Rows& dt,
             const Rows& decay) const;
@@ -112,7 +100,8 @@ class Mamba2Block final : public Block {
   const int64_t hidden_;
   const float norm_eps_;
   const bool follows_shared_;
-  const NormSum norm_sum_;
+  const bool one_group_;    // the sum of squares rides as a lane of the out_proj sum
+  const PartSum norm_sum_;  // else: of a group's sum of squares
   const int part_leaves_;
   const Mamba2Shape shape_;
   const Mamba2Weights w_;
@@ -179,17 +168,17 @@ void Mamba2Block::square(const BlockContext& context, int64_t rows, const Rows& 
     args.x = v.data + part.offset;
     args.x_stride = v.stride;
     args.weight = weight == nullptr ? nullptr : weight + part.offset;
-    args.sums = sums.data + (norm_sum_ == NormSum::kLane ? 0 : sums_column(part));
+    args.sums = sums.data + (one_group_ ? 0 : sums_column(part));
     args.sum_stride = sums.stride;
     kernels::sum_squares(context.stream, args);
   }
 }
 
 Status Mamba2Block::norm_groups(const BlockContext& context, int64_t rows, const Rows& v, const Rows& sums) const {
-  if (norm_sum_ == NormSum::kEveryRank) std::fill_n(sums.data, rows * sums.stride, 0.0f);
+  if (norm_sum_ == PartSum::kEveryRank) std::fill_n(sums.data, rows * sums.stride, 0.0f);
   square(context, rows, v, nullptr, sums);
-  if (norm_sum_ != NormSum::kNobody) {
-    auto& adders = norm_sum_ == NormSum::kSubGroup ? *context.sub_communicator : context.communicator;
+  if (norm_sum_ != PartSum::kNobody) {
+    auto& adders = norm_sum_ == PartSum::kSubGroup ? *context.sub_communicator : context.communicator;
     RETURN_IF_ERROR(adders.all_reduce(rows, sums.stride, sums.data, sums.data));
   }
   for (const ChannelPart& part : shape_.layout.parts()) {
@@ -218,7 +207,7 @@ Status Mamba2Block::forward(const BlockContext& context, const Batch& batch) con
   const Rows xbc = buffer(shape_.conv_width());
   const Rows dt = buffer(shape_.heads.size());
   const Rows decay = buffer(shape_.heads.size());
-  const Rows sums = norm_sum_ == NormSum::kLane ? delta.from(hidden_) : buffer(sums_width());
+  const Rows sums = one_group_ ? delta.from(hidden_) : buffer(sums_width());
   const float* xbc_bias = w_.in_proj_xbc_bias;
   const auto bias_from = [&](int64_t column) { return xbc_bias == nullptr ? nullptr : xbc_bias + column; };
 
@@ -232,7 +221,7 @@ Status Mamba2Block::forward(const BlockContext& context, const Batch& batch) con
     convolve(context, batch, xbc, {shape_.mixer.conv_kernel, w_.conv, w_.conv_bias, state_.conv_offset});
     scan(context, batch, xbc, z, dt, decay);
   }
-  if (norm_sum_ == NormSum::kLane) {
+  if (one_group_) {
     if (shape_.heads.size() == 0) std::fill_n(delta.data, rows * delta.stride, 0.0f);
     square(context, rows, z, w_.gate_norm, sums);
   } else {
@@ -241,7 +230,7 @@ Status Mamba2Block::forward(const BlockContext& context, const Batch& batch) con
   shape_.layout.compact(context.stream, z.data, rows);
   product(context, z, rows, w_.out_proj, delta);
   RETURN_IF_ERROR(context.communicator.all_reduce(rows, delta.stride, delta.data, delta.data));
-  if (norm_sum_ == NormSum::kLane) {
+  if (one_group_) {
     kernels::scale_by_root_mean(context.stream, {.rows = rows,
                                                  .width = hidden_,
                                                  .x = delta.data,
