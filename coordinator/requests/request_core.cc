@@ -9,6 +9,12 @@
 #include "coordinator/routing/choose_group.h"
 
 namespace krait::requests {
+namespace {
+
+/// A leader answers a Submit as it reads it, behind what else waits there.
+constexpr int64_t kAnswerTimeoutNs = 3 * limits::kPeerTimeoutNs;
+
+}  // namespace
 
 RequestCore::RequestCore(CoreOptions options, const Clock& clock, CoreObserver observer)
     : options_(std::move(options)), clock_(clock), observer_(std::move(observer)) {
@@ -75,6 +81,7 @@ void RequestCore::submit(RequestId id, GenerationSpec spec, std::shared_ptr<Gene
                                         SequenceOutput(options_.tokenizer, sequence)});
     submit.tokens = std::move(sequence.tokens);
     groups_[*group].open.insert(number);
+    groups_[*group].unanswered.insert(number);
     request.sequences.push_back(number);
     send(*group, std::move(submit));
   }
@@ -160,6 +167,7 @@ void RequestCore::on(size_t index, wire::Status status) {
 void RequestCore::on(size_t group, wire::Accepted accepted) {
   const auto found = sequences_.find(accepted.request);
   if (found == sequences_.end() || found->second.group != group) return;
+  groups_[group].unanswered.erase(accepted.request);
   OutputChunk chunk;
   chunk.sequence = found->second.index;
   chunk.numerics_id = std::move(accepted.numerics_id);
@@ -279,7 +287,9 @@ void RequestCore::finish(uint64_t number, OutputChunk last) {
 }
 
 void RequestCore::forget_sequence(uint64_t number) {
-  groups_[sequences_.at(number).group].open.erase(number);
+  Group& group = groups_[sequences_.at(number).group];
+  group.open.erase(number);
+  group.unanswered.erase(number);
   sequences_.erase(number);
 }
 
@@ -323,6 +333,16 @@ void RequestCore::lose_group(size_t index, const std::string& why) {
   }
 }
 
+/// Where the leader is alive and says nothing, the Submit or its answer was lost on the way.
+void RequestCore::fail_unanswered(size_t index) {
+  Group& group = groups_[index];
+  while (!group.unanswered.empty()) {
+    const Sequence& oldest = sequences_.at(*group.unanswered.begin());
+    if (clock_.now_ns() - oldest.submitted_ns <= kAnswerTimeoutNs) return;
+    fail(oldest.request, Error{Errc::kUnavailable, fmt::format("group {} did not answer", group.name), ""}, 1);
+  }
+}
+
 void RequestCore::fail_all(const Error& error) {
   while (!requests_.empty())
     fail(requests_.begin()->first, error);
@@ -344,6 +364,7 @@ void RequestCore::tick() {
       lose_group(group, "its leader is silent");
       groups_[group].lost_touch = true;
     }
+    fail_unanswered(group);
   }
   for (size_t group = 0; group < groups_.size(); ++group) {
     for (const auto& cancel : std::exchange(groups_[group].unsent_cancels, {}))

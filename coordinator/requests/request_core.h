@@ -91,6 +91,7 @@ class RequestCore final {
     int64_t deaf_until_ns = 0;  // to those
     wire::Status status;
     std::set<uint64_t> open;                   // wire numbers of its sequences
+    std::set<uint64_t> unanswered;             // those of them that it has not accepted yet
     std::vector<wire::Cancel> unsent_cancels;  // at most one a sequence that was open
 
     bool serves() const { return connected && status.state == wire::GroupState::kServing; }
@@ -125,6 +126,7 @@ class RequestCore final {
   void take_chunk(size_t group, wire::TokenChunk chunk);
   Result<size_t> choose_group(const std::string& model) const;
   void lose_group(size_t index, const std::string& why);
+  void fail_unanswered(size_t index);
   void end_sequence(uint64_t number, const wire::Finished& finished);
   void finish(uint64_t number, OutputChunk last);
   void abandon(RequestId id, wire::FinishReason reason);

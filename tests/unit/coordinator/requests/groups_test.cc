@@ -264,7 +264,9 @@ TEST_F(Groups, ARequestRunsIntoItsTimeLimit) {
   short_one.timeout_ms = 1000;
   const auto sink = submit(std::move(short_one));
   const auto other = submit(spec_of());
-  EXPECT_EQ(take<wire::Submit>().at(0).deadline_ms, 1000);
+  const auto submits = take<wire::Submit>();
+  EXPECT_EQ(submits.at(0).deadline_ms, 1000);
+  core->from_group(0, wire::Accepted{submits.at(1).request, "id"});
   beat(0, 1000 * kMs);
   expect_error(*sink, Errc::kDeadlineExceeded, "time limit", false);
   EXPECT_EQ(take<wire::Cancel>().size(), 1u);
@@ -313,6 +315,23 @@ TEST_F(Groups, ARequestThatCannotBeSentDoesNotWait) {
   EXPECT_FALSE(sink->over());
   core->send_failed(0, submits[0]);
   expect_error(*sink, Errc::kUnavailable, "takes no messages", true);
+}
+
+TEST_F(Groups, ASubmitThatWasLostOnTheWayDoesNotWaitForTheTimeLimit) {
+  make(1);
+  core->from_group(0, serving());
+  const auto lost = submit(spec_of());
+  take<wire::Submit>();
+  beat(0, limits::kHeartbeatNs);
+  const auto heard = submit(spec_of());
+  core->from_group(0, wire::Accepted{number(), "id"});
+  beat(0, 2 * limits::kPeerTimeoutNs);
+  EXPECT_FALSE(lost->error().has_value()) << "the leader may have much to read";
+  beat(0, limits::kPeerTimeoutNs);
+  expect_error(*lost, Errc::kUnavailable, "did not answer", true);
+  EXPECT_EQ(take<wire::Cancel>().size(), 1u) << "it may have arrived, and the answer been lost";
+  beat(0, 2 * limits::kPeerTimeoutNs);
+  EXPECT_FALSE(heard->error().has_value());
 }
 
 TEST_F(Groups, DrainRefusesWhatIsNew) {
