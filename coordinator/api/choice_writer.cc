@@ -31,7 +31,7 @@ ChoiceWriter::ChoiceWriter(const CompletionRequest& request, const ModelInfo& mo
     : request_(request), model_(model), index_(index) {
   if (!request_.echo) return;
   const Prompt& prompt = request_.prompts.at(index_ / request_.n);
-  text_ = prompt.text;
+  echo_ = prompt.text;
   tells_of_prompt_ = true;
   if (!request_.logprobs) return;
   if (model_.tokenizer != nullptr) decoder_.emplace(model_.tokenizer, false);
@@ -97,13 +97,14 @@ void ChoiceWriter::add(const requests::OutputChunk& chunk) {
 }
 
 size_t ChoiceWriter::size() const {
-  return text_.size() + token_ids_.size() + tokens_.size() + token_logprobs_.size() + top_logprobs_.size() +
+  return echo_.size() + text_.size() + token_ids_.size() + tokens_.size() + token_logprobs_.size() + top_logprobs_.size() +
          text_offsets_.size();
 }
 
 std::string ChoiceWriter::take() {
   std::string out = fmt::format(R"({{"index":{},"text":)", index_);
-  append_string(out, text_);
+  append_string(out, echo_.empty() ? text_ : fmt::format("{}{}", echo_, text_));
+  echo_ = {};
   text_.clear();
   out += R"(,"logprobs":)";
   // The last piece of a stream often has no token: its end alone.

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "coordinator/api/choice_form.h"
 #include "coordinator/api/completion_request.h"
@@ -24,7 +25,7 @@ class ChoiceWriter final : public ChoiceForm {
 
   void add(const requests::OutputChunk& chunk) override;
   bool has_news() const override {
-    return !text_.empty() || !tokens_.empty() || !token_ids_.empty() || end_.has_value();
+    return !echo_.empty() || !text_.empty() || !tokens_.empty() || !token_ids_.empty() || end_.has_value();
   }
   bool tells_of_prompt() const override { return tells_of_prompt_; }
   size_t size() const override;
@@ -38,6 +39,7 @@ class ChoiceWriter final : public ChoiceForm {
   const CompletionRequest& request_;
   const ModelInfo& model_;
   const size_t index_;
+  std::string_view echo_;  // the request's prompt until it is taken: many choices of a long one are no copies of it
   std::string text_;
   // Written as they come, so that a large answer is never held in a larger form than its own text.
   JsonItems token_ids_;

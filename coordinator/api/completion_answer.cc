@@ -50,12 +50,13 @@ CompletionAnswer::CompletionAnswer(Api& api, CompletionRequest request, const ht
   open_sequences_ = request_.prompts.size() * request_.n;
   accepted_.resize(open_sequences_);
   for (size_t i = 0; i < open_sequences_; ++i)
-    choices_.push_back(make_choice(request_, api_.model(), i));
+    held_bytes_ += choices_.emplace_back(make_choice(request_, api_.model(), i))->size();
   for (const Prompt& prompt : request_.prompts)
     prompt_tokens_ += prompt.tokens.size();
 }
 
 void CompletionAnswer::start() {
+  if (too_large()) return;
   requests::GenerationSpec spec;
   spec.request_id = http_request_id_;
   spec.model = request_.model;
@@ -144,12 +145,11 @@ void CompletionAnswer::send_news(size_t sequence) {
 
 /// Whether what waits for an answer's end is more than one may have; then the request is over.
 bool CompletionAnswer::too_large() {
-  if (std::cmp_less_equal(held_bytes_, api_.options().max_answer_bytes)) return false;
+  if (request_.stream || std::cmp_less_equal(held_bytes_, api_.options().max_answer_bytes)) return false;
   over_ = true;
   respond_error(
       api_, *responder_,
       Error{Errc::kInvalidArgument, "the answer is too large to be sent whole: ask for it with 'stream'", "stream"});
-  api_.cluster().cancel(submitted_);
   return true;
 }
 
@@ -182,7 +182,10 @@ void CompletionAnswer::on_chunk(requests::OutputChunk chunk) {
   choice.add(chunk);
   held_bytes_ += choice.size();
   count(chunk);
-  if (!request_.stream && too_large()) return;
+  if (too_large()) {
+    api_.cluster().cancel(submitted_);
+    return;
+  }
   if (request_.stream) send_news(chunk.sequence);
   if (open_sequences_ > 0) return;
   over_ = true;

@@ -55,6 +55,27 @@ TEST_F(SharedServer, AWholeAnswerThatIsTooLargeIsAnErrorAndItsSequencesEnd) {
   leader->next<wire::Cancel>();
 }
 
+TEST_F(SharedServer, EchoesAreAPartOfAnAnswersSize) {
+  ApiOptions options;
+  options.max_answer_bytes = 20'000;
+  start(std::move(options));
+  const std::string prompt = '"' + std::string(2'000, 'a') + '"';
+  const auto refused = complete("\"max_tokens\":1,\"echo\":true,\"n\":11", prompt);
+  ASSERT_TRUE(refused->wait_complete());
+  EXPECT_EQ(refused->status(), 400);
+  EXPECT_EQ(refused->json()["error"]["param"], "stream");
+  const auto fits = complete("\"max_tokens\":1,\"echo\":true,\"n\":2", prompt);
+  for (int i = 0; i < 2; ++i)
+    leader->run(leader->next<wire::Submit>().request, "b");
+  ASSERT_TRUE(fits->wait_complete());
+  EXPECT_EQ(fits->json()["choices"][1]["text"], std::string(2'000, 'a') + "b");
+  const auto streamed = complete("\"max_tokens\":1,\"echo\":true,\"n\":11,\"stream\":true", prompt);
+  for (int i = 0; i < 11; ++i)
+    leader->run(leader->next<wire::Submit>().request, "b");
+  ASSERT_TRUE(streamed->wait_complete());
+  EXPECT_EQ(streamed->status(), 200);
+}
+
 TEST_F(SharedServer, EchoAndScoresOfAPromptAreNotBehind) {
   start();
   const auto client = complete(R"("echo":true,"logprobs":2,"max_tokens":1,"stream":true)", R"("Hello you there")");
