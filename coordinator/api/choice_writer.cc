@@ -97,8 +97,8 @@ void ChoiceWriter::add(const requests::OutputChunk& chunk) {
 }
 
 size_t ChoiceWriter::size() const {
-  return echo_.size() + text_.size() + token_ids_.size() + tokens_.size() + token_logprobs_.size() + top_logprobs_.size() +
-         text_offsets_.size();
+  return echo_.size() + text_.size() + token_ids_.size() + tokens_.size() + token_logprobs_.size() +
+         top_logprobs_.size() + text_offsets_.size();
 }
 
 std::string ChoiceWriter::take() {

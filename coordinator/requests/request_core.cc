@@ -9,12 +9,6 @@
 #include "coordinator/routing/choose_group.h"
 
 namespace krait::requests {
-namespace {
-
-/// A leader answers a Submit as it reads it, behind what else waits there.
-constexpr int64_t kAnswerTimeoutNs = 3 * limits::kPeerTimeoutNs;
-
-}  // namespace
 
 RequestCore::RequestCore(CoreOptions options, const Clock& clock, CoreObserver observer)
     : options_(std::move(options)), clock_(clock), observer_(std::move(observer)) {
@@ -333,12 +327,13 @@ void RequestCore::lose_group(size_t index, const std::string& why) {
   }
 }
 
-/// Where the leader is alive and says nothing, the Submit or its answer was lost on the way.
+/// A leader answers a Submit as it reads it, behind what else waits there. If it says nothing, the Submit or its answer
+/// was lost on the way.
 void RequestCore::fail_unanswered(size_t index) {
   Group& group = groups_[index];
   while (!group.unanswered.empty()) {
     const Sequence& oldest = sequences_.at(*group.unanswered.begin());
-    if (clock_.now_ns() - oldest.submitted_ns <= kAnswerTimeoutNs) return;
+    if (clock_.now_ns() - oldest.submitted_ns <= limits::kAnswerTimeoutNs) return;
     fail(oldest.request, Error{Errc::kUnavailable, fmt::format("group {} did not answer", group.name), ""}, 1);
   }
 }

@@ -99,12 +99,11 @@ TEST_F(SharedServer, ASmallAnswerDoesNotWaitBehindRequestsThatAreRead) {
   start(std::move(options));
   const auto client = complete("");
   const auto submit = leader->next<wire::Submit>();
-  std::mutex gate;
-  gate.lock();
-  api->executor().post("hog", [&] { const std::scoped_lock wait(gate); });
+  std::promise<void> gate;
+  api->executor().post("hog", [opened = gate.get_future().share()] { opened.wait(); });
   leader->run(submit.request, "a");
   EXPECT_TRUE(client->wait_complete());
-  gate.unlock();
+  gate.set_value();
 }
 
 }  // namespace
