@@ -110,7 +110,7 @@ SUITES = (
     Suite("launcher", pytest("launcher", "cluster/test_launcher.py"), build=None),
     Suite("cluster", pytest("cluster", "cluster/test_*.py", without="test_launcher.py")),
     Suite("transformers", pytest("transformers", "reference/test_*.py"), only_long=True),
-    Suite("fuzz", fuzzing.run, Build("fuzz", targets=("krait_fuzz",)), only_long=True),
+    Suite("fuzz", fuzzing.run, Build("fuzz", targets=("krait_fuzz",))),
     # Under sanitizers --long draws no more cases: tests/support/draws.h says how many.
     Suite("address", ctest("asan", draws_more=False), Build("asan", tests="."), only_long=True),
     Suite("thread", ctest("tsan", THREADED, draws_more=False), Build("tsan", tests=THREADED), only_long=True),

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "common/base/fair_room.h"
 #include "common/base/rng.h"
 #include "common/base/units.h"
 
@@ -265,7 +266,9 @@ void SchedulerModel::take_finished(const std::string& peer, const wire::Finished
 void SchedulerModel::check_balance() const {
   CHECK_EQ(scheduler_->running() + scheduler_->waiting(), open_.size());
   CHECK_EQ(scheduler_->running() + scheduler_->free_slots(), slots_);
-  CHECK_LE(scheduler_->waiting(), max_queue_ + slots_);
+  // What has a free slot waits for the next plan only, and a client that holds little may use the reserve.
+  const int64_t places = int64_t{max_queue_} + slots_;
+  CHECK_LE(int64_t{scheduler_->waiting()}, places + fair_reserve(places));
   CHECK_EQ(scheduler_->plans_in_flight(), flying_.size());
   CHECK_EQ(scheduler_->drained(), draining_ && open_.empty() && flying_.empty());
   CHECK_GE(scheduler_->backlog_seconds(), 0.0);

@@ -54,9 +54,7 @@ KRAIT_FUZZ(template, input) {
   CHECK_EQ(rendered->text, again->text);
   CHECK(tokenizer::is_utf8(rendered->text));
   check_ranges(*rendered);
-  if (fuzz::planted() && !rendered->untrusted.empty() && rendered->text.find("aa") != std::string::npos) {
-    fuzz::found_planted();
-  }
+  if (!rendered->untrusted.empty() && fuzz::planted_at(rendered->text.size())) fuzz::found_planted();
 }
 
 }  // namespace krait::chat_template
