@@ -1,4 +1,6 @@
 // One server, many clients: who is who, what an answer may hold, and that news go out while others' bodies are read.
+#include <future>
+
 #include "coordinator/api/client_key.h"
 #include "tests/unit/coordinator/api/api_fixture.h"
 
