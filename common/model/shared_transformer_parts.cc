@@ -127,10 +127,11 @@ class SharedUse final {
 }  // namespace
 
 bool read_layer_types(ConfigReader& reader, ModelConfig& config) {
-  const nlohmann::json* types = reader.get("layers_block_type");
+  const std::string_view field = reader.spelling({"layers_block_type", "layer_types"});
+  const nlohmann::json* types = reader.get(field);
   if (types == nullptr) return false;
   if (!types->is_array() || static_cast<int64_t>(types->size()) != config.layers) {
-    reader.fail(Errc::kCorrupt, "layers_block_type", fmt::format("is no list of {} types", config.layers));
+    reader.fail(Errc::kCorrupt, field, fmt::format("is no list of {} types", config.layers));
     return true;
   }
   for (size_t layer = 0; layer < types->size(); ++layer) {
@@ -139,7 +140,7 @@ bool read_layer_types(ConfigReader& reader, ModelConfig& config) {
     if (name == "hybrid" || name == "g") {
       config.shared.layers.push_back(static_cast<int32_t>(layer));
     } else if (name != "mamba" && name != "linear_attention" && name != "m") {
-      reader.fail(Errc::kUnsupported, "layers_block_type",
+      reader.fail(Errc::kUnsupported, field,
                   fmt::format("has '{:.32}' at {}; mamba and hybrid are supported", name, layer));
       return true;
     }
@@ -152,8 +153,8 @@ void read_attention(ConfigReader& reader, ModelConfig& config) {
   const int64_t width = 2 * config.hidden_size;
   shared.heads = reader.integer("num_attention_heads", 1, limits::kMaxHidden);
   shared.kv_heads = reader.integer("num_key_value_heads", 1, limits::kMaxHidden, shared.heads);
-  shared.head_dim =
-      reader.integer("attention_head_dim", 1, limits::kMaxHidden, std::max<int64_t>(1, width / shared.heads));
+  shared.head_dim = reader.integer(reader.spelling({"attention_head_dim", "head_dim"}), 1, limits::kMaxHidden,
+                                   std::max<int64_t>(1, width / shared.heads));
   reader.must_agree("attention_hidden_size", width, "twice hidden_size");
   if (shared.heads % shared.kv_heads != 0) {
     reader.fail(Errc::kCorrupt, "num_key_value_heads",

@@ -10,8 +10,8 @@
 
 namespace krait {
 
-/// Reads layers_block_type into shared.layers: "hybrid" (or "g") runs a shared block, "mamba", "linear_attention" (or
-/// "m") does not. False where the field is absent.
+/// Reads layers_block_type (or layer_types, as transformers calls it now) into shared.layers: "hybrid" (or "g") runs a
+/// shared block, "mamba", "linear_attention" (or "m") does not. False where the field is absent.
 bool read_layer_types(ConfigReader& reader, ModelConfig& config);
 
 /// heads, kv_heads and head_dim of attention over 2H columns, and the scale (head_dim / 2)^-0.5.

@@ -14,9 +14,9 @@ namespace {
 
 constexpr auto kModelTypes = std::to_array<std::string_view>({"zamba2"});
 
-constexpr auto kHarmless = std::to_array<std::string_view>({"attention_dropout", "chunk_size", "kv_channels",
-                                                            "num_logits_to_keep", "time_step_floor", "time_step_max",
-                                                            "use_conv_bias", "use_mamba_kernels", "use_mem_eff_path"});
+constexpr auto kHarmless = std::to_array<std::string_view>(
+    {"attention_dropout", "chunk_size", "kv_channels", "num_logits_to_keep", "time_step_floor", "time_step_max",
+     "use_conv_bias", "use_mamba_kernels", "use_mem_eff_path", "use_shared_mlp_adapter"});
 
 /// Checkpoints of 2024 spell several sizes differently from transformers' own class.
 void read_mixer(ConfigReader& reader, ModelConfig& config) {
@@ -48,6 +48,18 @@ void check_hybrid_layers(ConfigReader& reader, const ModelConfig& config) {
     reader.fail(Errc::kCorrupt, "hybrid_layer_ids", "are not the hybrid layers of layers_block_type");
 }
 
+/// Adapters of q, k and v are as wide as the attention's input, so these are too.
+void check_adapters(ConfigReader& reader, const ModelConfig& config) {
+  const SharedTransformerConfig& shared = config.shared;
+  if (!shared.attention_adapters) return;
+  if (shared.kv_heads != shared.heads)
+    reader.fail(Errc::kUnsupported, "num_key_value_heads",
+                "is less than num_attention_heads, beside attention adapters");
+  if (shared.heads * shared.head_dim != 2 * config.hidden_size)
+    reader.fail(Errc::kUnsupported, "attention_head_dim",
+                "times num_attention_heads is not twice hidden_size, beside attention adapters");
+}
+
 void read_shared(ConfigReader& reader, ModelConfig& config) {
   SharedTransformerConfig& shared = config.shared;
   if (!read_layer_types(reader, config)) {
@@ -58,7 +70,8 @@ void read_shared(ConfigReader& reader, ModelConfig& config) {
   shared.mlp_size = reader.integer(reader.spelling({"intermediate_size", "ffn_hidden_size"}), 1, limits::kMaxHidden,
                                    4 * config.hidden_size);
   shared.adapter_rank = reader.integer(reader.spelling({"adapter_rank", "lora_rank"}), 1, limits::kMaxHidden, 128);
-  shared.mlp_adapters = reader.boolean(reader.spelling({"use_shared_mlp_adapter", "use_shared_block_lora"}), true);
+  // transformers builds the MLP's adapters whatever use_shared_mlp_adapter says; the authors' own code asked this one.
+  shared.mlp_adapters = reader.boolean("use_shared_block_lora", true);
   shared.attention_adapters =
       reader.boolean(reader.spelling({"use_shared_attention_adapter", "use_shared_attention_lora"}), false);
   const double theta = read_rope_theta(reader, 1e4);
@@ -66,6 +79,7 @@ void read_shared(ConfigReader& reader, ModelConfig& config) {
   if (shared.rope_theta && shared.head_dim % 2 != 0)
     reader.fail(Errc::kCorrupt, "attention_head_dim", "is odd, which rotary embeddings cannot halve");
   reader.must_agree("num_query_groups", shared.heads, "num_attention_heads");
+  check_adapters(reader, config);
   check_hybrid_layers(reader, config);
   reader.must_be_empty("sliding_window");
   reader.must_be("ft_lora", false);

@@ -174,7 +174,30 @@ TEST(Zamba2Plan, CopiesOfASharedBlockAreHarmlessAndAdaptersAreItsOwn) {
   }
 }
 
+TEST(Zamba2Config, TheNewestSpellingsToo) {
+  Fields base = kOldZamba2;
+  base["layer_types"] = base["layers_block_type"];
+  base.erase("layers_block_type");
+  EXPECT_EQ(parsed(base, {{"head_dim", "32"}}), parsed(kOldZamba2));
+  EXPECT_EQ(refused(base, {{"layer_types", R"(["m", "x", "m"])"}}), "layer_types");
+  EXPECT_EQ(parsed(kZamba, {{"head_dim", "16"}}).shared.head_dim, 16);
+}
+
+TEST(Zamba2Config, AdaptersOfTheMlpAreThereUnlessTheAuthorsOwnSwitchSaysNo) {
+  Fields base = kOldZamba2;
+  base.erase("use_shared_block_lora");
+  EXPECT_TRUE(parsed(base, {{"use_shared_mlp_adapter", "false"}}).shared.mlp_adapters);
+  EXPECT_FALSE(parsed(base, {{"use_shared_block_lora", "false"}}).shared.mlp_adapters);
+}
+
 TEST(Zamba2Config, WhatCannotBeHonouredIsNamed) {
+  const Fields adapters{{"use_shared_attention_lora", "true"}};
+  EXPECT_TRUE(parsed(kOldZamba2, adapters).shared.attention_adapters);
+  for (const char* field : {"num_key_value_heads", "attention_head_dim"}) {
+    Fields less = adapters;
+    less[field] = "2";
+    EXPECT_EQ(refused(kOldZamba2, less), field);
+  }
   EXPECT_EQ(refused(kOldZamba2, {{"use_long_context", "true"}}), "use_long_context");
   EXPECT_EQ(refused(kOldZamba2, {{"add_bias_linear", "true"}}), "add_bias_linear");
   EXPECT_EQ(refused(kOldZamba2, {{"gated_linear_unit", "false"}}), "gated_linear_unit");
