@@ -3,8 +3,6 @@
 import argparse
 import os
 import pathlib
-import shutil
-import subprocess
 import sys
 import time
 
@@ -12,6 +10,7 @@ REPOSITORY = pathlib.Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(REPOSITORY / "deploy" / "launcher"), str(REPOSITORY / "tests")]
 
 import count  # noqa: E402
+import python_packages  # noqa: E402
 from stop import Stop, StopRequested  # noqa: E402
 from suites import SUITES, VENV  # noqa: E402
 from terminal import Failure, Terminal  # noqa: E402
@@ -46,27 +45,10 @@ class Stages:
             self.times.append((name, time.monotonic() - began))
 
 
-def start_venv():
-    """A process that makes the virtual environment while the compilers run; None when it is there."""
-    mark = VENV / "installed.txt"
-    if mark.exists() and mark.read_text(encoding="utf-8") == REQUIREMENTS.read_text(encoding="utf-8"):
-        return None
-    shutil.rmtree(VENV, ignore_errors=True)
-    script = (
-        f'/usr/bin/python3 -m venv "{VENV}" && '
-        f'"{VENV}/bin/pip" install -q --disable-pip-version-check -r "{REQUIREMENTS}" && cp "{REQUIREMENTS}" "{mark}"'
-    )
-    return subprocess.Popen(
-        ["bash", "-c", script], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    )
-
-
 def finish_venv(process):
-    if process is None:
-        return
-    output, _ = process.communicate(timeout=600)
-    if process.returncode != 0:
-        raise Failure("the Python test packages cannot be installed:\n" + output[-3000:])
+    problem = python_packages.finish(process, timeout_s=600)
+    if problem:
+        raise Failure("the Python test packages cannot be installed:\n" + problem)
 
 
 def chosen(options):
@@ -108,7 +90,7 @@ def main(arguments):
     stop = Stop()
     stages = Stages(terminal)
     suites, builds = chosen(options), Builds(stages, terminal, stop)
-    venv = start_venv()
+    venv = python_packages.start(VENV, REQUIREMENTS)
     total = count.Count()
     try:
         # The first build before the first suite, whichever needs it: meanwhile the virtual environment is made.

@@ -1,5 +1,5 @@
-// krait-random-models FOLDER SEEDS: for every family that transformers knows, models of odd sizes with what this engine
-// makes of them, for test_transformers.py to compare. FOLDER/FAMILY-SEED/ gets config.json, model.safetensors,
+// krait-random-models FOLDER SEEDS: for every family, models of odd sizes with what this engine makes of them,
+// for test_transformers.py to compare. FOLDER/FAMILY-SEED/ gets config.json, the tensors,
 // ids.bin (int32) and logits.bin (float32 [T][V]).
 #include <fmt/format.h>
 
@@ -11,7 +11,6 @@
 #include "common/model/architecture.h"
 #include "tests/support/cluster/engine_group.h"
 #include "tests/support/random_model.h"
-#include "tests/support/safetensors_writer.h"
 
 namespace krait::test {
 namespace {
@@ -25,15 +24,12 @@ void write(const std::string& path, std::span<const T> values) {
 }
 
 void make(const std::string& folder, std::string_view architecture, uint64_t seed) {
-  SplitMix64 random(seed);
-  const std::string config_json = random_config(architecture, random);
-  const auto config = parse_model_config(config_json);
-  if (!config.ok()) throw std::runtime_error(to_string(config.error()));
   std::filesystem::create_directories(folder);
-  write_checkpoint(folder, config_json, random_tensors(make_model_plan(*config).value(), seed));
+  const ModelConfig config = write_random_model(folder, architecture, seed).config;
+  SplitMix64 random(seed);
   std::vector<int32_t> ids;
   for (int64_t i = 0; i < kTokens; ++i)
-    ids.push_back(static_cast<int32_t>(random.below(static_cast<uint64_t>(config->vocab_size))));
+    ids.push_back(static_cast<int32_t>(random.below(static_cast<uint64_t>(config.vocab_size))));
   EngineGroupOptions options;
   options.model_dir = folder;
   EngineGroup group(options);
@@ -58,7 +54,6 @@ int main(int argc, char** argv) {
     return 2;
   }
   for (const krait::Architecture* architecture : krait::all_architectures()) {
-    if (architecture->name == "state_spaces") continue;  // transformers does not read that layout
     for (int seed = 1; seed <= std::atoi(argv[2]); ++seed)
       krait::test::make(fmt::format("{}/{}-{}", argv[1], architecture->name, seed), architecture->name,
                         static_cast<uint64_t>(seed));

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <fstream>
@@ -21,13 +22,14 @@ void write_file(const std::string& path, std::string_view content) {
   if (!file.flush()) throw std::runtime_error("cannot write " + path);
 }
 
-/// Half from float32 by search over the exponent: only for values that it holds exactly.
-uint16_t exact_f16(float value) {
-  for (uint32_t bits = 0; bits < 0x10000; ++bits) {
-    const float candidate = f16_to_f32(static_cast<uint16_t>(bits));
-    if (std::memcmp(&candidate, &value, sizeof(value)) == 0) return static_cast<uint16_t>(bits);
-  }
-  throw std::runtime_error(fmt::format("{} is no half", value));
+/// The half next to it towards zero: exact for every value that a half holds.
+uint16_t f16_towards_zero(float value) {
+  const auto bits = std::bit_cast<uint32_t>(value);
+  const auto sign = static_cast<uint16_t>(bits >> 16 & 0x8000);
+  const int exponent = static_cast<int>(bits >> 23 & 0xff) - 127;
+  if (exponent > 15) throw std::runtime_error(fmt::format("{} is no half", value));
+  if (exponent < -14) return sign | static_cast<uint16_t>(std::abs(value) * 0x1p24f);
+  return static_cast<uint16_t>(sign | (exponent + 15) << 10 | (bits >> 13 & 0x3ff));
 }
 
 float random_value(const TensorSpec& spec, SplitMix64& random) {
@@ -49,7 +51,7 @@ std::string encode_floats(std::span<const float> values, DType dtype) {
       bytes.append(reinterpret_cast<const char*>(&value), sizeof(value));
       continue;
     }
-    const uint16_t bits = dtype == DType::kBF16 ? f32_to_bf16(value) : exact_f16(value);
+    const uint16_t bits = dtype == DType::kBF16 ? f32_to_bf16(value) : f16_towards_zero(value);
     bytes.append(reinterpret_cast<const char*>(&bits), sizeof(bits));
   }
   return bytes;

@@ -19,7 +19,7 @@ struct TensorToWrite final {
   std::string bytes;  // little-endian elements
 };
 
-/// Elements of a float dtype from float32 values: F32, BF16 (nearest even) or F16 (values that F16 holds exactly).
+/// Elements of a float dtype from float32 values: F32, BF16 (nearest even) or F16 (towards zero).
 std::string encode_floats(std::span<const float> values, DType dtype);
 
 /// A file: length, header, data.

@@ -65,6 +65,8 @@ struct SequenceResult final {
   std::vector<std::vector<float>> decode_logits;  // of each generated token but the first, when kept
   std::vector<int32_t> tokens;
   shard::WholeState after_prompt;
+
+  friend bool operator==(const SequenceResult&, const SequenceResult&) = default;
 };
 SequenceResult run_sequence(EngineGroup& group, int32_t slot, const std::vector<int32_t>& prompt, int64_t chunk,
                             uint32_t generate, const wire::SamplingParams& sampling);

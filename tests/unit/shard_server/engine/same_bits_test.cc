@@ -1,12 +1,10 @@
 // The exactness contract inside a group: the bits of a row depend on the tokens before it and on nothing else.
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <array>
-
 #include "common/base/rng.h"
 #include "common/model/architecture.h"
-#include "tests/support/cluster/engine_group.h"
+#include "tests/support/cluster/among_others.h"
+#include "tests/support/draws.h"
 #include "tests/support/golden.h"
 
 namespace krait::test {
@@ -112,107 +110,24 @@ TEST_P(SameBits, OnEveryInstructionPath) {
   }
 }
 
-/// Sequences in slots 1 to 31 that start afresh, read, decode or rest, as chance has it.
-class Crowd final {
- public:
-  Crowd(uint64_t seed, const EngineGroup& group)
-      : random_(seed), vocab_(static_cast<uint64_t>(group.config().vocab_size)), group_(group) {}
-
-  /// Adds what the slots [begin, end) do to the step; returns how many rows that is.
-  int32_t join(wire::Step& step, int32_t begin, int32_t end) {
-    int32_t rows = 0;
-    for (int32_t slot = begin; slot < end; ++slot)
-      rows += join(step, slot);
-    return rows;
-  }
-  uint64_t below(uint64_t bound) { return random_.below(bound); }
-
- private:
-  int32_t join(wire::Step& step, int32_t slot) {
-    auto& position = position_.at(static_cast<size_t>(slot));
-    const uint64_t what = position > 0 ? random_.below(4) : 0;
-    if (what == 3) return 0;
-    auto& run = step.runs.emplace_back();
-    run.out_slot = run.sequence_slot = slot;
-    run.in_slot = slot;
-    if (what == 0) {
-      position = 0;
-      step.admissions.push_back({slot, 1000, scored(random_.next()), group_.pages(slot)});
-      run.in_slot = -1;
-    }
-    run.position = position;
-    if (what != 1) run.tokens = random_tokens(random_, 1 + random_.below(5), vocab_);
-    run.sample = true;
-    const auto rows = static_cast<int32_t>(std::max<size_t>(1, run.tokens.size()));
-    position += static_cast<uint32_t>(rows);
-    return rows;
-  }
-
-  SplitMix64 random_;
-  uint64_t vocab_;
-  const EngineGroup& group_;
-  std::array<uint32_t, 32> position_{};
-};
-
-/// The watched sequence in slot 0: its next chunk of the prompt, of a random size, or its next decode row.
-wire::StepRun next_run(const std::vector<int32_t>& prompt, size_t& prefilled, uint32_t generated, Crowd& crowd) {
-  wire::StepRun run;
-  run.in_slot = prefilled == 0 ? -1 : 0;
-  if (prefilled == prompt.size()) {
-    run.position = static_cast<uint32_t>(prompt.size()) + generated - 1;
-    run.sample = true;
-    return run;
-  }
-  const size_t take = std::min<size_t>(1 + crowd.below(20), prompt.size() - prefilled);
-  run.position = static_cast<uint32_t>(prefilled);
-  run.tokens.assign(prompt.begin() + long(prefilled), prompt.begin() + long(prefilled + take));
-  prefilled += take;
-  run.sample = prefilled == prompt.size();
-  run.prompt_logprobs = true;
-  run.next_token = prefilled < prompt.size() ? prompt[prefilled] : -1;
-  return run;
-}
-
-void check_among_others(const std::string& model, DType dtype) {
-  EngineGroupOptions options = options_of(model, 2, 1, dtype);
+void check_among_others(const std::string& model, int world, DType dtype) {
+  EngineGroupOptions options = options_of(model, world, 1, dtype);
   options.slots = 32;
   SplitMix64 random(23);
   const auto prompt = random_tokens(random, 60, 512);
-  Bits alone;
-  {
-    EngineGroup group(options);
-    group.keep_logits();
-    auto run = run_sequence(group, 0, prompt, 60, 10, scored(5));
-    alone = {run.prompt_logits, run.decode_logits, run.tokens, {}};
-  }
   EngineGroup group(options);
   group.keep_logits();
-  Crowd crowd(29, group);
-  Bits crowded;
-  size_t prefilled = 0;
-  while (crowded.tokens.size() < 10) {
-    wire::Step step;
-    const auto before = static_cast<int32_t>(1 + crowd.below(31));
-    const int32_t first_row = crowd.join(step, 1, before);
-    if (prefilled == 0) step.admissions.push_back({0, 60, scored(5), group.pages(0)});
-    const auto mine = next_run(prompt, prefilled, static_cast<uint32_t>(crowded.tokens.size()), crowd);
-    step.runs.push_back(mine);
-    crowd.join(step, before, 32);
-    const auto done = group.step(step);
-    auto& kept = mine.tokens.empty() ? crowded.decode_logits : crowded.prompt_logits;
-    for (size_t i = 0; i < std::max<size_t>(1, mine.tokens.size()); ++i) {
-      kept.push_back(group.logits().at(first_row + static_cast<int32_t>(i)));
-    }
-    for (const auto& sample : done.samples) {
-      if (sample.slot == 0) crowded.tokens.push_back(sample.token.token);
-    }
-  }
-  EXPECT_TRUE(crowded == alone) << model;
+  const auto alone = run_sequence(group, 0, prompt, 60, 10, scored(5));
+  EXPECT_TRUE(run_among_others(options, prompt, 10, scored(5)) == alone) << model << ", world " << world;
 }
 
 TEST_P(SameBits, AmongThirtyOneOthersThatComeAndGo) {
-  for (const auto& model : every_family())
-    check_among_others(model, GetParam());
+  for (const auto& model : every_family()) {
+    check_among_others(model, 2, GetParam());
+    for (const int world : {1, 4, 8}) {
+      if (draws({.usual = 0, .sanitized = 0, .long_run = 1}) == 1) check_among_others(model, world, GetParam());
+    }
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Types, SameBits, testing::Values(DType::kF32, DType::kBF16),
