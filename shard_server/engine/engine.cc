@@ -136,19 +136,19 @@ std::string Engine::numerics_id() const {
                      kNumericsVersion, partition, checkpoint_->fingerprint().substr(0, 12));
 }
 
-bool Engine::writes_a_slot_twice(const wire::Step& step) const {
-  std::vector<bool> written(records_.size(), false);
+bool Engine::writes_a_slot_twice(const wire::Step& step) {
+  written_.assign(records_.size(), false);
   const auto again = [&](int32_t slot) {
-    if (slot < 0 || slot >= static_cast<int32_t>(written.size())) return false;
-    const bool was = written[static_cast<size_t>(slot)];
-    written[static_cast<size_t>(slot)] = true;
+    if (slot < 0 || slot >= static_cast<int32_t>(written_.size())) return false;
+    const bool was = written_[static_cast<size_t>(slot)];
+    written_[static_cast<size_t>(slot)] = true;
     return was;
   };
   return std::any_of(step.runs.begin(), step.runs.end(), [&](const auto& run) { return again(run.out_slot); }) ||
          std::any_of(step.taps.begin(), step.taps.end(), [&](const auto& tap) { return again(tap.slot); });
 }
 
-Status Engine::validate(const wire::Step& step) const {
+Status Engine::validate(const wire::Step& step) {
   const auto refuse = [](std::string why) { return Error{Errc::kProtocol, "step: " + std::move(why), ""}; };
   const auto slots = static_cast<int32_t>(records_.size());
   for (const auto& admission : step.admissions) {

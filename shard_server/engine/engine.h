@@ -70,8 +70,8 @@ class Engine final {
 
  private:
   Engine() = default;
-  Status validate(const wire::Step& step) const;
-  bool writes_a_slot_twice(const wire::Step& step) const;
+  Status validate(const wire::Step& step);
+  bool writes_a_slot_twice(const wire::Step& step);
   void lay_out(const wire::Step& step);
   bool has_pages(const wire::Step& step, const wire::StepRun& run) const;
   void choose_logit_rows(const wire::Step& step, wire::StepDone& done);
@@ -99,6 +99,7 @@ class Engine final {
   float* side_ = nullptr;   // the same, of hybrids only
   std::span<std::byte> scratch_;
   std::span<std::byte> gemm_workspace_;
+  std::vector<bool> written_;  // by slot
   std::vector<int32_t> ids_;
   std::vector<kernels::Run> runs_;
   std::vector<kernels::Tap> taps_;
