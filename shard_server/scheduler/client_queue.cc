@@ -7,6 +7,11 @@
 #include "common/base/units.h"
 
 namespace krait::scheduler {
+namespace {
+
+constexpr int kLookAhead = 16;  // clients that may pass one that waits for pages
+
+}  // namespace
 
 void ClientQueue::push(const SequencePtr& sequence) {
   const auto [at, is_new] = clients_.try_emplace(sequence->submit.client);
@@ -42,6 +47,7 @@ void ClientQueue::erase(const SequencePtr& sequence) {
   Client& client = at->second;
   leave(client);
   if (!sequence->begun()) begin(client, sequence);
+  if (held_up_ == sequence.get()) held_up_ = nullptr;
   rows_left_ -= sequence->rows_left();
   client.pending.erase(sequence->place);
   sequence->pending = false;
@@ -68,19 +74,34 @@ void ClientQueue::leave(const Client& client) {
   if (ready_.erase(client.turn) == 0) queued_.erase(client.turn);
 }
 
-namespace {
-
-bool fits(const Sequence& sequence, const FreePlaces& free) {
-  return free.slots > 0 && sequence.pages_needed <= free.pages;
+bool ClientQueue::may_begin(const Sequence& sequence, const FreePlaces& free) const {
+  if (free.slots == 0 || sequence.pages_needed > free.pages) return false;
+  const bool passes = held_up_ != nullptr && held_up_ != &sequence;
+  return !passes || passed_pages_ + sequence.pages_needed <= free.passing_pages;
 }
 
-}  // namespace
+ClientQueue::Client* ClientQueue::next_to_begin(const FreePlaces& free) {
+  if (queued_.empty() || free.slots == 0) return nullptr;
+  Client* const first = queued_.begin()->second;
+  const Sequence* const waits = first->pending.front().get();
+  if (held_up_ != waits) {
+    held_up_ = waits->pages_needed > free.pages ? waits : nullptr;
+    passed_pages_ = 0;
+  }
+  if (may_begin(*waits, free)) return first;
+  int looked_at = 0;
+  for (auto at = std::next(queued_.begin()); at != queued_.end() && looked_at < kLookAhead; ++at, ++looked_at) {
+    const Sequence& behind = *at->second->pending.front();
+    if (may_begin(behind, free)) return at->second;
+  }
+  return nullptr;
+}
 
 ClientQueue::Client* ClientQueue::next(const FreePlaces& free) {
-  const bool may_begin = !queued_.empty() && fits(*queued_.begin()->second->pending.front(), free);
-  if (ready_.empty()) return may_begin ? queued_.begin()->second : nullptr;
-  const bool queued_first = may_begin && queued_.begin()->first < ready_.begin()->first;
-  return (queued_first ? queued_ : ready_).begin()->second;
+  Client* const beginner = next_to_begin(free);
+  if (ready_.empty()) return beginner;
+  Client* const ready = ready_.begin()->second;
+  return beginner != nullptr && beginner->turn < ready->turn ? beginner : ready;
 }
 
 void ClientQueue::take_turn(Client& client, int64_t& rows, FreePlaces& free, std::vector<SequencePtr>& granted) {
@@ -88,10 +109,12 @@ void ClientQueue::take_turn(Client& client, int64_t& rows, FreePlaces& free, std
   while (rows > 0 && !client.pending.empty()) {
     const SequencePtr sequence = client.pending.front();
     if (!sequence->begun()) {
-      if (took_slot || !fits(*sequence, free)) return;
+      if (took_slot || !may_begin(*sequence, free)) return;
       took_slot = true;
       --free.slots;
       free.pages -= sequence->pages_needed;
+      passed_pages_ += sequence->pages_needed;
+      if (held_up_ == sequence.get()) held_up_ = nullptr;
       begin(client, sequence);
     }
     if (sequence->granted_rows == 0) granted.push_back(sequence);

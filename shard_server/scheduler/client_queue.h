@@ -16,10 +16,14 @@ namespace krait::scheduler {
 /// What those that wait may take in one plan.
 struct FreePlaces final {
   size_t slots = 0;
-  int64_t pages = 0;  // of keys and values; whoever is next waits for as many as it needs, and others behind it
+  int64_t pages = 0;  // of keys and values
+  /// Whoever is next waits for the pages that it needs; meanwhile those behind it that need fewer may pass, until they
+  /// have taken this many past it. Then all wait, so that it is not passed over for ever.
+  int64_t passing_pages = 0;
 };
 
-/// Every call costs the logarithm of the number of clients, share_out() that for each row at most.
+/// Every call costs the logarithm of the number of clients, share_out() that for each row at most, and a look at
+/// kLookAhead of them.
 class ClientQueue final {
  public:
   /// A sequence that waits; it stands behind its client's others.
@@ -50,6 +54,8 @@ class ClientQueue final {
   using Turns = std::map<uint64_t, Client*>;
 
   Client* next(const FreePlaces& free);
+  Client* next_to_begin(const FreePlaces& free);
+  bool may_begin(const Sequence& sequence, const FreePlaces& free) const;
   void take_turn(Client& client, int64_t& rows, FreePlaces& free, std::vector<SequencePtr>& granted);
   void begin(Client& client, const SequencePtr& sequence);
   void enter(Client& client);
@@ -59,6 +65,8 @@ class ClientQueue final {
   Turns ready_;   // clients whose first sequence has had rows
   Turns queued_;  // clients whose first sequence needs a slot
   uint64_t last_turn_ = 0;
+  const Sequence* held_up_ = nullptr;  // whose turn it is and who waits for pages; never looked into
+  int64_t passed_pages_ = 0;           // that others have taken since it waits
   uint32_t waiting_ = 0;
   int64_t waiting_tokens_ = 0;
   int64_t rows_left_ = 0;

@@ -172,7 +172,7 @@ void Scheduler::plan_decodes(wire::Step& step, InFlight& record) {
 void Scheduler::plan_prefills(wire::Step& step, InFlight& record) {
   const int64_t budget_rows =
       cost_.prefill_budget(record.rows, options_.max_step_ms, options_.max_step_rows - record.rows);
-  for (const auto& sequence : queue_.share_out(budget_rows, {free_slots_.size(), pages_.free()})) {
+  for (const auto& sequence : queue_.share_out(budget_rows, {free_slots_.size(), pages_.free(), pages_.total()})) {
     if (sequence->slot < 0) admit(sequence, step);
     plan_prefill_of(sequence, step, record);
   }

@@ -32,7 +32,7 @@ TEST_P(Plants, IsFoundWithinTwoHundredSeeds) {
   EXPECT_NE(first_wrong_seed(kSeeds), 0u) << "fault " << GetParam() << " of plant.py";
 }
 
-INSTANTIATE_TEST_SUITE_P(Faults, Plants, testing::Range(1, 6));
+INSTANTIATE_TEST_SUITE_P(Faults, Plants, testing::Range(1, 7));
 
 TEST(PlantedScheduler, TheCopyIsSoundWhileNoFaultIsOn) {
   EXPECT_EQ(first_wrong_seed(20), 0u);

@@ -87,6 +87,8 @@ void ShardProcess::check_leader() {
     record_.wrong(fmt::format("{}: {} sequences run and {} of {} slots are free", name_, scheduler->running(),
                               scheduler->free_slots(), shape_.slots));
   }
+  if (scheduler->running() == 0 && scheduler->used_pages() != 0)
+    record_.wrong(fmt::format("{}: nobody runs and {} pages are used", name_, scheduler->used_pages()));
   // What is beyond max_queue found a slot free when it came.
   const int64_t most = int64_t{max_queue_} + shape_.slots;
   if (scheduler->waiting() > most + fair_reserve(most))

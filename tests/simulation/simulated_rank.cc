@@ -1,10 +1,13 @@
 #include "tests/simulation/simulated_rank.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
+#include <span>
 #include <utility>
 
 #include "common/base/digest.h"
+#include "common/base/limits.h"
 #include "tests/simulation/token_function.h"
 
 namespace krait::simulation {
@@ -55,8 +58,10 @@ Result<wire::Ready> SimulatedRank::load(const wire::Load& load) {
   records_.assign(slots, {});
   states_.assign(slots, 0);
   positions_.assign(slots, 0);
+  page_owners_.assign(shape_.kv_pages, -1);
   loaded_ = true;
   wire::Ready ready;
+  ready.kv_pages = shape_.kv_pages;
   ready.epoch = load.epoch;
   ready.rank = shape_.rank;
   ready.slots = slots;
@@ -88,6 +93,31 @@ Status SimulatedRank::validate(const wire::Step& step) const {
     rows += std::max<size_t>(1, run.tokens.size());
   }
   if (rows == 0 || rows > shape_.max_rows) return refuse("too many rows, or none");
+  return validate_pages(step);
+}
+
+/// Every row has its page, and nobody else has been given one of the sequence's.
+Status SimulatedRank::validate_pages(const wire::Step& step) const {
+  const auto refuse = [](std::string why) { return Error{Errc::kProtocol, "step: " + std::move(why), ""}; };
+  if (shape_.kv_pages == 0) return {};
+  auto owners = page_owners_;
+  std::map<int32_t, std::span<const int32_t>> admitted;
+  for (const auto& admission : step.admissions) {
+    admitted[admission.slot] = admission.pages;
+    for (const int32_t page : admission.pages) {
+      if (page < 0 || std::cmp_greater_equal(page, owners.size())) return refuse("a page that does not exist");
+      owners[static_cast<size_t>(page)] = admission.slot;
+    }
+  }
+  for (const auto& run : step.runs) {
+    const auto at = admitted.find(run.sequence_slot);
+    const auto pages = at != admitted.end() ? at->second : records_[static_cast<size_t>(run.sequence_slot)].pages();
+    const auto tokens = static_cast<int64_t>(run.position + std::max<size_t>(1, run.tokens.size()));
+    if (static_cast<int64_t>(pages.size()) * limits::kKvPageTokens < tokens) return refuse("a row without a page");
+    const bool own = std::all_of(pages.begin(), pages.end(),
+                                 [&](int32_t page) { return owners[static_cast<size_t>(page)] == run.sequence_slot; });
+    if (!own) return refuse("a page that is another sequence's by now");
+  }
   return {};
 }
 
@@ -96,6 +126,8 @@ void SimulatedRank::lay_out(const wire::Step& step) {
     const auto slot = static_cast<size_t>(admission.slot);
     records_[slot].admit(admission);
     positions_[slot] = 0;
+    for (const int32_t page : admission.pages)
+      page_owners_[static_cast<size_t>(page)] = admission.slot;
   }
   runs_.clear();
   for (const auto& run : step.runs) {

@@ -20,6 +20,7 @@ struct RankShape final {
   uint32_t world = 1;
   uint32_t slots = 4;
   uint32_t max_rows = 64;
+  uint32_t kv_pages = 0;  // of keys and values; 0: a model without any
 };
 
 class SimulatedRank final : public shard::RankModel {
@@ -54,6 +55,7 @@ class SimulatedRank final : public shard::RankModel {
 
   bool may_run(const wire::Step& step) const { return loaded_ && epoch_ == step.epoch; }
   Status validate(const wire::Step& step) const;
+  Status validate_pages(const wire::Step& step) const;
   void lay_out(const wire::Step& step);
   void answer_run(const wire::StepRun& run, const RunState& state, uint64_t after, wire::StepDone& done);
   void leave_meeting();
@@ -70,8 +72,9 @@ class SimulatedRank final : public shard::RankModel {
   std::optional<Error> refused_;  // the step that has begun breaks the contract
   std::vector<shard::SequenceRecord> records_;
   std::vector<uint64_t> states_;
-  std::vector<uint32_t> positions_;  // tokens that a slot's state has read
-  std::vector<RunState> runs_;       // of the step that has begun
+  std::vector<uint32_t> positions_;   // tokens that a slot's state has read
+  std::vector<int32_t> page_owners_;  // the slot that each page was last given to
+  std::vector<RunState> runs_;        // of the step that has begun
 };
 
 }  // namespace krait::simulation

@@ -60,9 +60,12 @@ void Simulation::draw_cluster() {
     const auto world = static_cast<uint32_t>(1 + random_.below(4));
     const auto slots = static_cast<uint32_t>(1 + random_.below(6));
     const auto max_rows = static_cast<uint32_t>(slots + 16 + random_.below(40));
+    // The largest requests need nine.
+    const auto pages = static_cast<uint32_t>(random_.below(2) == 0 ? 0 : 9 + random_.below(16));
     for (uint32_t rank = 0; rank < world; ++rank)
-      group.shards.push_back({{rank, world, slots, max_rows}, nullptr, false});
+      group.shards.push_back({{rank, world, slots, max_rows, pages}, nullptr, false});
     record_.saw(fmt::format("group of {}", world));
+    record_.saw(pages > 0 ? "group with pages" : "group without pages");
   }
   const size_t coordinators = 1 + random_.below(3);
   for (size_t c = 0; c < coordinators; ++c)

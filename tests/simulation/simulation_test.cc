@@ -53,7 +53,9 @@ TEST(Simulation, NoSeedBreaksAPromiseAndEveryKindOfTroubleOccurs) {
                            "group of 1",
                            "group of 2",
                            "group of 3",
-                           "group of 4"}) {
+                           "group of 4",
+                           "group with pages",
+                           "group without pages"}) {
     EXPECT_GT(seen[kind], 0) << kind << " never occurred";
   }
 }

@@ -1,4 +1,6 @@
 // Pages of keys and values: reserved when a sequence begins, nobody's twice, back when it ends.
+#include <algorithm>
+
 #include "common/base/limits.h"
 #include "common/base/rng.h"
 #include "tests/unit/shard_server/scheduler/scheduler_fixture.h"
@@ -28,7 +30,7 @@ TEST_F(Pages, OfAModelWithoutKeysAreNone) {
   EXPECT_TRUE(flying.front().admissions.at(0).pages.empty());
 }
 
-TEST_F(Pages, WhoeverIsNextWaitsForThemAndNobodyPasses) {
+TEST_F(Pages, WhoeverIsNextWaitsForThemAndItsOwnClientsOthersDoToo) {
   with_pages(4);
   submit(request(1, 30, 18));  // three pages of four
   submit(request(2, 40, 20));  // four
@@ -41,6 +43,55 @@ TEST_F(Pages, WhoeverIsNextWaitsForThemAndNobodyPasses) {
     ASSERT_EQ(at(number).finished.size(), 1u);
   EXPECT_EQ(at(2).tokens, expected_tokens(2, 40, 20));
   EXPECT_EQ(scheduler->free_pages(), 4u);
+}
+
+wire::Submit of_client(wire::Submit submit, const std::string& client) {
+  submit.client = client;
+  return submit;
+}
+
+TEST_F(Pages, OtherClientsPassOneThatWaitsForMany) {
+  with_pages(8, 8);
+  submit(of_client(request(1, 20, 60), "first"));  // five pages, for 60 steps
+  plan_all();
+  submit(of_client(request(2, 60, 20), "large"));  // five more
+  submit(of_client(request(3, 5, 5), "small"));
+  submit(of_client(request(4, 9, 5), "modest"));
+  for (int step = 0; step < 12; ++step) {
+    plan_all();
+    finish_one();
+  }
+  EXPECT_EQ(at(3).finished.size() + at(4).finished.size(), 2u) << "long before the first one's end";
+  EXPECT_TRUE(at(2).tokens.empty());
+  run_to_end();
+  EXPECT_EQ(at(2).tokens, expected_tokens(2, 60, 20));
+}
+
+TEST_F(Pages, WhoWaitsForManyIsPassedOnlySoOften) {
+  with_pages(8, 8);
+  submit(of_client(request(1, 20, 13), "first"));  // three pages
+  plan_all();
+  submit(of_client(request(2, 90, 20), "large"));  // seven
+  uint64_t next = 10;
+  const auto small_ones = [&] {
+    // Two clients, each with one begun and several waiting: a turn that goes on with the next one counts as well.
+    for (; scheduler->waiting() < 7; ++next)
+      submit(of_client(request(next, 10, 20), next % 2 == 0 ? "even" : "odd"));  // two pages
+  };
+  int steps = 0;
+  while (at(2).tokens.empty() && steps < 400) {
+    small_ones();
+    plan_all();
+    finish_one();
+    ++steps;
+  }
+  EXPECT_LT(steps, 100) << "eight pages' worth passed it, then it was its turn";
+  const auto begun =
+      std::count_if(received.begin(), received.end(), [](const auto& entry) { return !entry.second.tokens.empty(); });
+  EXPECT_LE(begun, 2 + 4);
+  run_to_end();
+  EXPECT_EQ(at(2).tokens, expected_tokens(2, 90, 20));
+  EXPECT_EQ(scheduler->free_pages(), 8u);
 }
 
 TEST_F(Pages, MoreThanThereAreIsRefusedByName) {
