@@ -58,6 +58,24 @@ void ClientQueue::erase(const SequencePtr& sequence) {
   }
 }
 
+void ClientQueue::begin_behind(const SequencePtr& sequence, uint32_t tokens) {
+  Client& client = clients_.at(sequence->submit.client);
+  leave(client);
+  begin(client, sequence);
+  rows_left_ -= tokens;
+  sequence->planned_tokens = tokens;
+  const auto first_waiting = std::find_if(client.pending.begin(), client.pending.end(),
+                                          [](const SequencePtr& other) { return !other->begun(); });
+  client.pending.splice(first_waiting, client.pending, sequence->place);
+  enter(client);
+}
+
+bool ClientQueue::may_jump(const std::string& client, const FreePlaces& free) const {
+  const auto own = clients_.find(client);
+  const size_t others = queued_.size() - (own != clients_.end() ? queued_.count(own->second.turn) : 0);
+  return held_up_ == nullptr && free.slots > others;
+}
+
 bool ClientQueue::has_room(const std::string& client, int64_t tokens, int64_t max_waiting) const {
   const auto at = clients_.find(client);
   const int64_t own = at == clients_.end() ? 0 : at->second.waiting;
@@ -75,7 +93,7 @@ void ClientQueue::leave(const Client& client) {
 }
 
 bool ClientQueue::may_begin(const Sequence& sequence, const FreePlaces& free) const {
-  if (free.slots == 0 || sequence.pages_needed > free.pages) return false;
+  if (sequence.follows || free.slots == 0 || sequence.pages_needed > free.pages) return false;
   const bool passes = held_up_ != nullptr && held_up_ != &sequence;
   return !passes || passed_pages_ + sequence.pages_needed <= free.passing_pages;
 }
@@ -85,7 +103,7 @@ ClientQueue::Client* ClientQueue::next_to_begin(const FreePlaces& free) {
   Client* const first = queued_.begin()->second;
   const Sequence* const waits = first->pending.front().get();
   if (held_up_ != waits) {
-    held_up_ = waits->pages_needed > free.pages ? waits : nullptr;
+    held_up_ = !waits->follows && waits->pages_needed > free.pages ? waits : nullptr;
     passed_pages_ = 0;
   }
   if (may_begin(*waits, free)) return first;

@@ -37,6 +37,13 @@ class ClientQueue final {
   /// in Sequence::granted_rows; all of them must be planned now.
   std::vector<SequencePtr> share_out(int64_t rows, FreePlaces free);
 
+  /// A sequence that waits goes on behind the first `tokens` of its prompt, which another has read for it.
+  void begin_behind(const SequencePtr& sequence, uint32_t tokens);
+
+  /// Whether a sequence of this client may take a free place out of its turn: there is one for every other client that
+  /// waits, and nobody waits for pages.
+  bool may_jump(const std::string& client, const FreePlaces& free) const;
+
   /// Whether a client may have one more sequence wait, with that many tokens, where `max_waiting` of all clients may.
   bool has_room(const std::string& client, int64_t tokens, int64_t max_waiting) const;
 

@@ -94,6 +94,7 @@ void Scheduler::submit(const std::string& peer, wire::Submit submit) {
   tokens_to_come_ += sequence->tokens_left();
   by_key_.emplace(key, sequence);
   if (sequence->deadline_ns != 0) deadlines_.emplace(sequence->deadline_ns, key);
+  find_leader(sequence);
   queue_.push(sequence);
   send(peer, wire::Accepted{key.request, options_.numerics_id});
   // With nothing to generate and nothing to score there is nothing to run.
@@ -172,16 +173,27 @@ void Scheduler::plan_decodes(wire::Step& step, InFlight& record) {
 void Scheduler::plan_prefills(wire::Step& step, InFlight& record) {
   const int64_t budget_rows =
       cost_.prefill_budget(record.rows, options_.max_step_ms, options_.max_step_rows - record.rows);
+  std::vector<std::pair<SequencePtr, int32_t>> forks;  // who passes its fork in this plan, and the row before it
   for (const auto& sequence : queue_.share_out(budget_rows, {free_slots_.size(), pages_.free(), pages_.total()})) {
-    if (sequence->slot < 0) admit(sequence, step);
+    const uint32_t begin = sequence->planned_tokens;
+    const uint32_t fork = sequence->followers.empty() ? 0 : fork_point(sequence->submit);
+    const int64_t fork_row = record.rows + fork - 1 - begin;
+    if (sequence->slot < 0) admit(sequence, {}, step);
     plan_prefill_of(sequence, step, record);
+    if (begin < fork && fork <= sequence->planned_tokens) forks.emplace_back(sequence, fork_row);
   }
+  // After those whose turn it was have their places.
+  for (const auto& [source, row] : forks)
+    fork_followers(*source, row, step);
 }
 
-void Scheduler::admit(const SequencePtr& sequence, wire::Step& step) {
+void Scheduler::admit(const SequencePtr& sequence, std::span<const int32_t> shared_pages, wire::Step& step) {
   sequence->slot = free_slots_.back();
   free_slots_.pop_back();
-  sequence->pages = pages_.take(sequence->pages_needed);
+  pages_.share(shared_pages);
+  sequence->pages.assign(shared_pages.begin(), shared_pages.end());
+  const auto own = pages_.take(sequence->pages_needed - static_cast<int64_t>(shared_pages.size()));
+  sequence->pages.insert(sequence->pages.end(), own.begin(), own.end());
   sequence->first_row_ns = clock_.now_ns();
   running_.push_back(sequence);
   const auto prompt_tokens = static_cast<uint32_t>(sequence->submit.tokens.size()) - sequence->submit.generated;
@@ -204,9 +216,9 @@ void Scheduler::plan_prefill_of(const SequencePtr& sequence, wire::Step& step, I
   run.sample = sequence->prefilled() && sequence->wants_tokens();
   if (run.sample) ++sequence->planned_generated;
   record.runs.push_back({sequence, run.sample, run.prompt_logprobs});
+  step.runs.push_back(std::move(run));
   record.rows += rows;
   record.prompt_rows += rows;
-  step.runs.push_back(std::move(run));
 }
 
 std::vector<Outgoing> Scheduler::take_outgoing() {

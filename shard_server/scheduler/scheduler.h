@@ -12,6 +12,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -120,7 +121,11 @@ class Scheduler final {
   void plan_decodes(wire::Step& step, InFlight& record);
   void plan_prefills(wire::Step& step, InFlight& record);
   void plan_prefill_of(const SequencePtr& sequence, wire::Step& step, InFlight& record);
-  void admit(const SequencePtr& sequence, wire::Step& step);
+  void admit(const SequencePtr& sequence, std::span<const int32_t> shared_pages, wire::Step& step);
+  uint32_t fork_point(const wire::Submit& submit) const;
+  void find_leader(const SequencePtr& sequence);
+  void fork_followers(Sequence& source, int32_t fork_row, wire::Step& step);
+  void release_followers(const SequencePtr& source);
   void take_token(Sequence& sequence);
   bool in_later_plan(const SequencePtr& sequence) const;
   Status check(const InFlight& record, const wire::StepDone& done) const;
@@ -136,6 +141,7 @@ class Scheduler final {
   bool draining_ = false;
   uint64_t next_step_ = 1;
   ClientQueue queue_;                                    // prompts that are not wholly planned, waiting ones among them
+  SequencePtr latest_leader_;                            // the latest sequence that follows no other; others may
   std::vector<SequencePtr> running_;                     // hold a slot, in order of admission
   std::map<SequenceKey, SequencePtr> by_key_;            // waiting and running
   std::set<std::pair<int64_t, SequenceKey>> deadlines_;  // of those that have one

@@ -38,6 +38,11 @@ struct Sequence final {
   uint32_t generated = 0;          // generated tokens that are known, earlier ones included
   bool ended = false;              // finished, cancelled or expired: in no plan made from now on
 
+  // Of sequences with one prompt the first reads it, and the others go on from the fork with a copy of its state.
+  bool follows = false;                // another is about to read the prompt for it
+  std::vector<SequencePtr> followers;  // for these it does
+  uint32_t forked_tokens = 0;          // of its prompt that another has read
+
   bool pending = false;                    // in the ClientQueue,
   std::list<SequencePtr>::iterator place;  // here
 

@@ -1,4 +1,4 @@
-// The second half of the scheduler: what happens when a step's result is known, and how sequences end.
+// The second part of the scheduler: what happens when a step's result is known, and how sequences end.
 #include <algorithm>
 #include <utility>
 
@@ -143,6 +143,7 @@ void Scheduler::end(const SequencePtr& sequence, wire::FinishReason reason, cons
   finished.request = sequence->key.request;
   finished.reason = reason;
   finished.generated = sequence->generated;
+  finished.cached_tokens = sequence->forked_tokens;
   finished.error = error;
   const int64_t first_row_ns = sequence->first_row_ns != 0 ? sequence->first_row_ns : now_ns;
   const int64_t first_token_ns = sequence->first_token_ns != 0 ? sequence->first_token_ns : now_ns;
@@ -155,6 +156,7 @@ void Scheduler::end(const SequencePtr& sequence, wire::FinishReason reason, cons
 
 void Scheduler::forget(const SequencePtr& sequence) {
   sequence->ended = true;
+  release_followers(sequence);
   tokens_to_come_ -= sequence->tokens_left();
   by_key_.erase(sequence->key);
   deadlines_.erase({sequence->deadline_ns, sequence->key});

@@ -91,6 +91,23 @@ def test_ranks_of_unequal_speed_hold_unequal_parts(family):
         assert held[0] > held[2] > held[1]
 
 
+@pytest.mark.parametrize("family, page", [("mamba", 1), ("zamba2", 16)])
+def test_choices_read_their_prompt_once_and_have_the_bits_of_those_that_read_it_alone(family, page):
+    """With one slot each choice reads the prompt when the one before it has ended."""
+    prompt = max(golden_prompts(family), key=lambda prompt: len(prompt.ids)).ids
+    fields = {"prompt": prompt, "n": 3, "max_tokens": 20, "temperature": 1, "seed": 5, "logprobs": 3, "ignore_eos": True}
+    fork = (len(prompt) - 1) // page * page
+    answers = []
+    for slots, rows in ((1, 3 * len(prompt)), (8, 3 * len(prompt) - 2 * fork)):
+        with Up("--model", golden_model(family), "--ranks", 2, "--slots", slots) as up:
+            up.wait_ready()
+            answers.append(complete(up.url, **fields)["choices"])
+            shard = up.process_of("shard", 0)["metrics_url"]
+            counted = {'krait_tokens_total{kind="prompt"}': rows}
+            wait_for(lambda at=shard, want=counted: want.items() <= metrics(at).items(), f"{rows} rows to be counted")
+    assert answers[0] == answers[1]
+
+
 def test_a_model_of_the_download_cache_is_served_by_its_name(tmp_path, monkeypatch):
     kept = tmp_path / "models--org--small"
     (kept / "refs").mkdir(parents=True)

@@ -124,6 +124,7 @@ bool SchedulerModel::plan() {
     const RequestPtr& request = slot_owner_[run.sequence_slot];
     check_run(run, *request);
     flying.owners.push_back(request);
+    check_taps(*step, run, rows, *request, used);
     rows += std::max<int64_t>(1, static_cast<int64_t>(run.tokens.size()));
   }
   CHECK_GT(rows, 0);
@@ -131,6 +132,23 @@ bool SchedulerModel::plan() {
   flying.step = *std::move(step);
   flying_.push_back(std::move(flying));
   return true;
+}
+
+/// Those who go on from a row of this run have the same tokens before it, have read none of them, and do not run now.
+void SchedulerModel::check_taps(const wire::Step& step, const wire::StepRun& run, int64_t first_row,
+                                const Request& source, std::set<int32_t>& used) {
+  for (const auto& tap : step.taps) {
+    const int64_t row = tap.row - first_row;
+    if (row < 0 || row >= static_cast<int64_t>(run.tokens.size())) continue;
+    CHECK(used.insert(tap.slot).second);
+    CHECK(slot_owner_.contains(tap.slot));
+    Request& request = *slot_owner_[tap.slot];
+    CHECK_EQ(request.position, 0u);
+    request.position = run.position + static_cast<uint32_t>(row) + 1;
+    CHECK_LT(request.position, request.submit.tokens.size());
+    CHECK(std::equal(request.submit.tokens.begin(), request.submit.tokens.begin() + request.position,
+                     source.submit.tokens.begin()));
+  }
 }
 
 void SchedulerModel::check_run(const wire::StepRun& run, Request& request) {

@@ -5,6 +5,7 @@
 #include <deque>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -66,6 +67,8 @@ class SchedulerModel final {
   RequestPtr find(const std::string& peer, uint64_t number) const;
   RequestPtr admitted(const wire::Admission& admission) const;
   void check_run(const wire::StepRun& run, Request& request);
+  void check_taps(const wire::Step& step, const wire::StepRun& run, int64_t first_row, const Request& source,
+                  std::set<int32_t>& used);
   wire::StepDone answer(const Flying& flying, int64_t step_us);
   void take();
   void take_tokens(const std::string& peer, const wire::Tokens& tokens);

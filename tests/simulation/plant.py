@@ -41,11 +41,10 @@ FAULTS = [
         "if (!sequence->may_decode() && !(ON && sequence->generated > 0 && sequence->generated % 5 == 0)) continue;",
     ),
     (
-        "step_results.cc",
-        6,  # a page is given back twice
-        "pages_.give_back(std::exchange(sequence->pages, {}));",
-        "if (ON && sequence->pages.size() > 1) pages_.give_back({sequence->pages[0]});\n"
-        "    pages_.give_back(std::exchange(sequence->pages, {}));",
+        "forks.cc",
+        6,  # a forked state lacks a token
+        "step.taps.push_back({fork_row, follower->slot});",
+        "step.taps.push_back({ON ? std::max(fork_row - 1, 0) : fork_row, follower->slot});",
     ),
 ]
 

@@ -56,9 +56,8 @@ Result<wire::Ready> SimulatedRank::load(const wire::Load& load) {
   if (std::exchange(load_fails_, false)) return Error{Errc::kCorrupt, "a file cannot be read", ""};
   const uint32_t slots = load.slots != 0 ? load.slots : shape_.slots;
   records_.assign(slots, {});
-  states_.assign(slots, 0);
-  positions_.assign(slots, 0);
-  page_owners_.assign(shape_.kv_pages, -1);
+  histories_.assign(slots, {});
+  kept_.assign(shape_.kv_pages * static_cast<size_t>(limits::kKvPageTokens), 0);
   loaded_ = true;
   wire::Ready ready;
   ready.kv_pages = shape_.kv_pages;
@@ -70,7 +69,7 @@ Result<wire::Ready> SimulatedRank::load(const wire::Load& load) {
   return ready;
 }
 
-Status SimulatedRank::validate(const wire::Step& step) const {
+Status SimulatedRank::validate(const wire::Step& step) {
   const auto refuse = [](std::string why) { return Error{Errc::kProtocol, "step: " + std::move(why), ""}; };
   const auto exists = [&](int32_t slot) { return slot >= 0 && std::cmp_less(slot, records_.size()); };
   std::set<int32_t> admitted;
@@ -87,36 +86,46 @@ Status SimulatedRank::validate(const wire::Step& step) const {
     const auto& record = records_[static_cast<size_t>(run.sequence_slot)];
     const bool is_new = admitted.contains(run.sequence_slot);
     if (!is_new && !record.admitted()) return refuse("run of a slot that holds no sequence");
-    const uint32_t expected = is_new ? 0 : positions_[static_cast<size_t>(run.sequence_slot)];
+    const size_t expected = is_new ? 0 : histories_[static_cast<size_t>(run.sequence_slot)].size();
     const bool in_place = run.position == expected && run.in_slot == (expected == 0 ? -1 : run.sequence_slot);
     if (!in_place && !record.done()) return refuse("a sequence's rows do not come in order");
     rows += std::max<size_t>(1, run.tokens.size());
   }
   if (rows == 0 || rows > shape_.max_rows) return refuse("too many rows, or none");
+  for (const auto& tap : step.taps) {
+    if (tap.row < 0 || std::cmp_greater_equal(tap.row, rows)) return refuse("tap outside the batch");
+    if (!admitted.contains(tap.slot) || !written.insert(tap.slot).second) return refuse("a tap writes a slot in use");
+  }
   return validate_pages(step);
 }
 
-/// Every row has its page, and nobody else has been given one of the sequence's.
-Status SimulatedRank::validate_pages(const wire::Step& step) const {
+/// Where in the pages a sequence keeps what belongs to a position; nothing where it has no page.
+uint64_t* SimulatedRank::kept(std::span<const int32_t> pages, size_t position) {
+  const size_t page = position / limits::kKvPageTokens;
+  if (page >= pages.size()) return nullptr;
+  const size_t at = static_cast<size_t>(pages[page]) * limits::kKvPageTokens + position % limits::kKvPageTokens;
+  return at < kept_.size() ? &kept_[at] : nullptr;
+}
+
+/// Every row has its page, and finds in the pages what the rows before it have left.
+Status SimulatedRank::validate_pages(const wire::Step& step) {
   const auto refuse = [](std::string why) { return Error{Errc::kProtocol, "step: " + std::move(why), ""}; };
   if (shape_.kv_pages == 0) return {};
-  auto owners = page_owners_;
   std::map<int32_t, std::span<const int32_t>> admitted;
-  for (const auto& admission : step.admissions) {
+  for (const auto& admission : step.admissions)
     admitted[admission.slot] = admission.pages;
-    for (const int32_t page : admission.pages) {
-      if (page < 0 || std::cmp_greater_equal(page, owners.size())) return refuse("a page that does not exist");
-      owners[static_cast<size_t>(page)] = admission.slot;
-    }
-  }
   for (const auto& run : step.runs) {
+    const auto& record = records_[static_cast<size_t>(run.sequence_slot)];
     const auto at = admitted.find(run.sequence_slot);
-    const auto pages = at != admitted.end() ? at->second : records_[static_cast<size_t>(run.sequence_slot)].pages();
-    const auto tokens = static_cast<int64_t>(run.position + std::max<size_t>(1, run.tokens.size()));
-    if (static_cast<int64_t>(pages.size()) * limits::kKvPageTokens < tokens) return refuse("a row without a page");
-    const bool own = std::all_of(pages.begin(), pages.end(),
-                                 [&](int32_t page) { return owners[static_cast<size_t>(page)] == run.sequence_slot; });
-    if (!own) return refuse("a page that is another sequence's by now");
+    const auto pages = at != admitted.end() ? at->second : record.pages();
+    const auto tokens = run.position + std::max<size_t>(1, run.tokens.size());
+    if (kept(pages, tokens - 1) == nullptr) return refuse("a row without a page");
+    if (at != admitted.end() || record.done()) continue;
+    const auto& history = histories_[static_cast<size_t>(run.sequence_slot)];
+    for (size_t position = 0; position < history.size(); ++position) {
+      const uint64_t* found = kept(pages, position);
+      if (found == nullptr || *found != history[position]) return refuse("a page that is another sequence's by now");
+    }
   }
   return {};
 }
@@ -125,15 +134,13 @@ void SimulatedRank::lay_out(const wire::Step& step) {
   for (const auto& admission : step.admissions) {
     const auto slot = static_cast<size_t>(admission.slot);
     records_[slot].admit(admission);
-    positions_[slot] = 0;
-    for (const int32_t page : admission.pages)
-      page_owners_[static_cast<size_t>(page)] = admission.slot;
+    histories_[slot].clear();
   }
   runs_.clear();
   for (const auto& run : step.runs) {
     auto& record = records_[static_cast<size_t>(run.sequence_slot)];
     RunState& laid = runs_.emplace_back();
-    uint64_t state = run.in_slot < 0 ? 0 : states_[static_cast<size_t>(run.in_slot)];
+    uint64_t state = run.in_slot < 0 ? 0 : histories_[static_cast<size_t>(run.in_slot)].back();
     uint32_t position = run.position;
     const std::vector<int32_t> last = {record.last_token()};
     for (const int32_t token : run.tokens.empty() ? last : run.tokens)
@@ -149,8 +156,11 @@ Result<wire::StepDone> SimulatedRank::step(const wire::Step& step) {
   done.epoch = step.epoch;
   done.step = step.step;
   done.rank = shape_.rank;
-  for (size_t r = 0; r < step.runs.size(); ++r)
-    answer_run(step.runs[r], runs_[r], sums[r], done);
+  for (size_t r = 0; r < step.runs.size(); ++r) {
+    runs_[r].rows.back() = sums[r];
+    answer_run(step.runs[r], runs_[r], done);
+  }
+  take_taps(step);
   Digest digest;
   digest.update(std::as_bytes(std::span(&step.step, 1)));
   digest.update(std::as_bytes(std::span(sums)));
@@ -165,20 +175,39 @@ Result<wire::StepDone> SimulatedRank::step(const wire::Step& step) {
   return done;
 }
 
-void SimulatedRank::answer_run(const wire::StepRun& run, const RunState& state, uint64_t after, wire::StepDone& done) {
+/// Histories that others go on from, up to the tapped rows.
+void SimulatedRank::take_taps(const wire::Step& step) {
+  size_t first = 0;
+  for (size_t r = 0; r < step.runs.size(); ++r) {
+    const size_t rows = runs_[r].rows.size();
+    const auto& source = histories_[static_cast<size_t>(step.runs[r].sequence_slot)];
+    for (const auto& tap : step.taps) {
+      const auto row = static_cast<size_t>(tap.row);
+      if (row < first || row >= first + rows) continue;
+      histories_[static_cast<size_t>(tap.slot)].assign(source.begin(),
+                                                       source.begin() + step.runs[r].position + (row - first) + 1);
+    }
+    first += rows;
+  }
+}
+
+void SimulatedRank::answer_run(const wire::StepRun& run, const RunState& state, wire::StepDone& done) {
   const auto slot = static_cast<size_t>(run.sequence_slot);
   auto& record = records_[slot];
   const auto rows = static_cast<uint32_t>(state.rows.size());
   const bool was_done = record.done();
+  const uint64_t after = state.rows.back();
   if (!was_done) {
-    states_[slot] = after;
-    positions_[slot] = run.position + rows;
+    for (uint32_t row = 0; row < rows; ++row) {
+      if (uint64_t* place = kept(record.pages(), run.position + row)) *place = state.rows[row];
+    }
+    histories_[slot].insert(histories_[slot].end(), state.rows.begin(), state.rows.end());
   }
   if (run.prompt_logprobs) {
     auto& scores = done.prompt_logprobs.emplace_back(wire::RowLogprobs{run.sequence_slot, run.position + 1, {}});
     for (size_t row = 0; row < rows; ++row) {
       const int32_t token = row + 1 < run.tokens.size() ? run.tokens[row + 1] : run.next_token;
-      if (token >= 0) scores.entries.push_back({token, score(row + 1 < rows ? state.rows[row] : after, token), {}});
+      if (token >= 0) scores.entries.push_back({token, score(state.rows[row], token), {}});
     }
   }
   if (!run.sample) return;

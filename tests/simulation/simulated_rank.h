@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "common/base/clock.h"
@@ -54,10 +55,12 @@ class SimulatedRank final : public shard::RankModel {
   };
 
   bool may_run(const wire::Step& step) const { return loaded_ && epoch_ == step.epoch; }
-  Status validate(const wire::Step& step) const;
-  Status validate_pages(const wire::Step& step) const;
+  Status validate(const wire::Step& step);
+  Status validate_pages(const wire::Step& step);
+  uint64_t* kept(std::span<const int32_t> pages, size_t position);
   void lay_out(const wire::Step& step);
-  void answer_run(const wire::StepRun& run, const RunState& state, uint64_t after, wire::StepDone& done);
+  void answer_run(const wire::StepRun& run, const RunState& state, wire::StepDone& done);
+  void take_taps(const wire::Step& step);
   void leave_meeting();
 
   const RankShape shape_;
@@ -71,10 +74,9 @@ class SimulatedRank final : public shard::RankModel {
   size_t rounds_ = 0;             // steps begun in this meeting
   std::optional<Error> refused_;  // the step that has begun breaks the contract
   std::vector<shard::SequenceRecord> records_;
-  std::vector<uint64_t> states_;
-  std::vector<uint32_t> positions_;   // tokens that a slot's state has read
-  std::vector<int32_t> page_owners_;  // the slot that each page was last given to
-  std::vector<RunState> runs_;        // of the step that has begun
+  std::vector<std::vector<uint64_t>> histories_;  // by slot: the state after each token; the last one is the slot's
+  std::vector<uint64_t> kept_;                    // in pages, by token's place: the state after it, as keys and values
+  std::vector<RunState> runs_;                    // of the step that has begun
 };
 
 }  // namespace krait::simulation

@@ -12,6 +12,7 @@ class Fairness : public SchedulerFixture {
   void submit_of(const std::string& client, uint64_t number, size_t prompt, uint32_t max_tokens) {
     auto submitted = request(number, 1, max_tokens);
     submitted.tokens.assign(prompt, 1);
+    submitted.tokens[0] = static_cast<int32_t>(number % kVocab);
     submitted.client = client;
     submit(submitted);
   }

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <map>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "common/base/limits.h"
@@ -31,45 +32,84 @@ class FakeEngine final {
     EXPECT_EQ(step.step, ++steps_) << "plans are numbered without gap";
     for (const auto& admission : step.admissions) {
       EXPECT_TRUE(in_range(admission.slot));
-      for (const int32_t page : admission.pages)
-        page_owner_[page] = admission.slot;
-      sequences_[admission.slot] = {admission, 0, false, false};
+      sequences_[admission.slot] = {admission, {}, 0, false, false};
     }
     wire::StepDone done;
     done.step = step.step;
     std::set<int32_t> used;
-    int64_t rows = 0;
+    int32_t rows = 0;
     for (const auto& run : step.runs) {
       EXPECT_TRUE(in_range(run.sequence_slot));
       EXPECT_TRUE(used.insert(run.sequence_slot).second) << "a plan holds a sequence once";
       check_pages(run);
-      rows += std::max<int64_t>(1, static_cast<int64_t>(run.tokens.size()));
       run_one(run, done);
+      const auto end = rows + static_cast<int32_t>(std::max<size_t>(1, run.tokens.size()));
+      for (const auto& tap : step.taps) {
+        if (tap.row >= rows && tap.row < end) taken_.push_back({tap.slot, run.sequence_slot, end - 1 - tap.row});
+      }
+      rows = end;
     }
+    EXPECT_EQ(taken_.size(), step.taps.size()) << "a tap outside the batch";
+    for (const Taken& tap : std::exchange(taken_, {}))
+      fork(tap, used);
     EXPECT_LE(rows, max_rows_);
     EXPECT_GT(rows, 0);
     return done;
   }
 
-  /// The model has keys and values: every row needs its page.
+  /// The model has keys and values: every row needs its page, and finds there what the rows before it have left.
   void expect_pages() { needs_pages_ = true; }
 
  private:
-  void check_pages(const wire::StepRun& run) {
-    if (!needs_pages_) return;
-    const auto& pages = sequences_[run.sequence_slot].admission.pages;
-    const auto rows = std::max<int64_t>(1, static_cast<int64_t>(run.tokens.size()));
-    EXPECT_GE(static_cast<int64_t>(pages.size()) * limits::kKvPageTokens, run.position + rows) << "a row has no page";
-    for (const int32_t page : pages)
-      EXPECT_EQ(page_owner_[page], run.sequence_slot) << "page " << page << " is another sequence's";
-  }
-
   struct Sequence final {
     wire::Admission admission;
-    uint32_t next_position = 0;
+    std::vector<int32_t> read;  // tokens: its state
+    int32_t last_token = 0;
     bool has_token = false;  // one was sampled
     bool done = false;
   };
+  /// A state that is copied behind all but the last `rows_after` rows of a run.
+  struct Taken final {
+    int32_t to = 0;
+    int32_t from = 0;
+    int32_t rows_after = 0;
+  };
+
+  void fork(const Taken& tap, std::set<int32_t>& used) {
+    EXPECT_TRUE(in_range(tap.to));
+    EXPECT_TRUE(sequences_.contains(tap.to)) << "a tap needs an admission first";
+    EXPECT_TRUE(used.insert(tap.to).second) << "a slot is written twice";
+    const auto& source = sequences_.at(tap.from).read;
+    sequences_[tap.to].read.assign(source.begin(), source.end() - tap.rows_after);
+  }
+
+  /// What a row leaves in its page: all that the sequence has read.
+  static uint64_t key_of(uint64_t before, int32_t token) {
+    return SplitMix64(before * 31 + static_cast<uint64_t>(token)).next();
+  }
+  uint64_t& kept(const Sequence& sequence, size_t position) {
+    const auto page = position / limits::kKvPageTokens;
+    EXPECT_LT(page, sequence.admission.pages.size()) << "a row has no page";
+    const size_t at = std::min(page, sequence.admission.pages.size() - 1);
+    return kept_[sequence.admission.pages[at] * limits::kKvPageTokens +
+                 static_cast<int64_t>(position % limits::kKvPageTokens)];
+  }
+  void check_pages(const wire::StepRun& run) {
+    if (!needs_pages_) return;
+    const Sequence& sequence = sequences_[run.sequence_slot];
+    auto tokens = sequence.read;
+    const auto more = run.tokens.empty() ? std::vector<int32_t>{sequence.last_token} : run.tokens;
+    tokens.insert(tokens.end(), more.begin(), more.end());
+    uint64_t key = 0;
+    for (size_t position = 0; position < tokens.size(); ++position) {
+      key = key_of(key, tokens[position]);
+      if (position < sequence.read.size()) {
+        EXPECT_EQ(kept(sequence, position), key) << "position " << position << " is not this sequence's";
+      } else {
+        kept(sequence, position) = key;
+      }
+    }
+  }
 
   bool in_range(int32_t slot) const { return slot >= 0 && slot < slots_; }
 
@@ -78,33 +118,35 @@ class FakeEngine final {
     Sequence& sequence = sequences_.at(run.sequence_slot);
     EXPECT_EQ(run.in_slot, run.position == 0 ? -1 : run.sequence_slot);
     EXPECT_EQ(run.out_slot, run.sequence_slot);
-    EXPECT_EQ(run.position, sequence.next_position) << "a sequence's rows come in order, none left out";
+    EXPECT_EQ(run.position, sequence.read.size()) << "a sequence's rows come in order, none left out";
     if (run.tokens.empty()) {
       EXPECT_TRUE(sequence.has_token) << "the last sampled token is asked for before there is one";
       EXPECT_TRUE(run.sample);
+      sequence.read.push_back(sequence.last_token);
     }
-    const auto rows = std::max<uint32_t>(1, static_cast<uint32_t>(run.tokens.size()));
+    sequence.read.insert(sequence.read.end(), run.tokens.begin(), run.tokens.end());
     if (run.prompt_logprobs) {
       auto& scores = done.prompt_logprobs.emplace_back(wire::RowLogprobs{run.sequence_slot, run.position + 1, {}});
       for (size_t i = 1; i < run.tokens.size(); ++i)
         scores.entries.push_back({run.tokens[i], -1.0f, {}});
       if (run.next_token >= 0) scores.entries.push_back({run.next_token, -1.0f, {}});
     }
-    sequence.next_position += rows;
     if (!run.sample) return;
     if (sequence.done) {
       done.samples.push_back({run.sequence_slot, true, {}});
       return;
     }
     const auto& sampling = sequence.admission.sampling;
-    const int32_t token = fake_token(sampling.seed, sequence.next_position, vocab_size_);
+    const int32_t token = fake_token(sampling.seed, static_cast<uint32_t>(sequence.read.size()), vocab_size_);
     sequence.has_token = true;
+    sequence.last_token = token;
     sequence.done = std::binary_search(sampling.stop_ids.begin(), sampling.stop_ids.end(), token);
     done.samples.push_back({run.sequence_slot, false, {token, 0, {}}});
   }
 
   bool needs_pages_ = false;
-  std::map<int32_t, int32_t> page_owner_;  // slot, by page
+  std::map<int64_t, uint64_t> kept_;  // in pages, by token's place
+  std::vector<Taken> taken_;
   const int32_t slots_;
   const int64_t max_rows_;
   const int64_t vocab_size_;

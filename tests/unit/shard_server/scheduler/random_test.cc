@@ -10,14 +10,17 @@ class RandomOperations : public SchedulerFixture, public testing::WithParamInter
  protected:
   void submit_one() {
     const uint64_t number = ++last_number;
-    auto submitted = request(number, 1 + random.below(60), static_cast<uint32_t>(random.below(12)));
+    if (random.below(2) == 0) prompt_tokens = 1 + random.below(60);  // else the same prompt again
+    auto submitted = request(number, prompt_tokens, static_cast<uint32_t>(random.below(12)));
+    submitted.tokens[0] = static_cast<int32_t>(prompt_tokens);
     submitted.sampling.prompt_logprobs = random.below(4) == 0;
     for (uint64_t i = random.below(60); i > 0; --i) {
       submitted.sampling.stop_ids.push_back(static_cast<int32_t>(random.below(kVocab)));
     }
     std::sort(submitted.sampling.stop_ids.begin(), submitted.sampling.stop_ids.end());
     if (random.below(5) == 0) submitted.deadline_ms = static_cast<int64_t>(1 + random.below(30));
-    submitted.client = std::string(random.below(4), 'k');
+    if (random.below(2) == 0) client = std::string(random.below(4), 'k');
+    submitted.client = client;
     asked[number] = submitted;
     submit(submitted, random.below(2) == 0 ? "c" : "d");
   }
@@ -62,11 +65,14 @@ class RandomOperations : public SchedulerFixture, public testing::WithParamInter
   static constexpr uint32_t kQueue = 6;
   SplitMix64 random{GetParam()};
   uint64_t last_number = 0;
+  size_t prompt_tokens = 1;
+  std::string client;
   std::map<uint64_t, wire::Submit> asked;
 };
 
 TEST_P(RandomOperations, SlotsAndQueueBalanceAndEveryRequestEndsOnce) {
-  make(kSlots, step_ms_for(24), kQueue, 64);
+  const bool pages = random.below(2) == 0;
+  make(kSlots, step_ms_for(24), kQueue, 64, pages ? 14 : 0);
   for (int i = 0; i < 3000; ++i) {
     const uint64_t dice = random.below(10);
     if (dice < 2) {
@@ -96,6 +102,7 @@ TEST_P(RandomOperations, SlotsAndQueueBalanceAndEveryRequestEndsOnce) {
   }
   EXPECT_GT(ended, 100);
   EXPECT_EQ(scheduler->free_slots(), kSlots);
+  EXPECT_EQ(scheduler->used_pages(), 0u);
   EXPECT_EQ(scheduler->waiting(), 0u);
   EXPECT_EQ(scheduler->backlog_seconds(), 0.0);
 }

@@ -54,6 +54,8 @@ struct SchedulerFixture : testing::Test {
     submit.model = "m";
     submit.tokens.resize(prompt);
     std::iota(submit.tokens.begin(), submit.tokens.end(), 1);
+    // Other prompts than others', that nobody reads one for another.
+    if (prompt > 0) submit.tokens[0] = static_cast<int32_t>(number % kVocab);
     submit.max_tokens = max_tokens;
     submit.sampling.seed = number;
     return submit;
