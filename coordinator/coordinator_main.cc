@@ -51,6 +51,7 @@ struct Options final {
   double request_timeout_s = 600;
   double drain_seconds = 30;
   int64_t max_body_bytes = limits::kMaxBodyBytes;
+  int64_t text_cache_mib = 64;
   int64_t watch_parent_pid = 0;
 };
 
@@ -87,6 +88,8 @@ Result<bool> read_options(int argc, char** argv, Options& options) {
   settings.add_flag("strict-fields", options.strict_fields, "refuse request fields that are not known");
   settings.add("request-timeout", options.request_timeout_s, "seconds that a request may take", 0.001, 86'400);
   settings.add("max-body-bytes", options.max_body_bytes, "largest request body", 1, limits::kMaxWireMessageBytes);
+  settings.add("text-cache-mib", options.text_cache_mib, "memory for texts tokenized lately: a chat's earlier turns", 0,
+               65'536);
   settings.section("Process");
   settings.add("http-threads", options.http_threads, "threads for sockets", 1, limits::kMaxThreads);
   settings.add("api-threads", options.api_threads, "threads for JSON and tokenization", 1, limits::kMaxThreads);
@@ -107,6 +110,7 @@ Result<api::ModelInfo> open_model(const Options& options, const std::string& nam
   }
   model.vocab_size = config.vocab_size;
   model.eos_ids = config.eos_ids;
+  model.texts = std::make_shared<tokenizer::StretchCache>(options.text_cache_mib * kMiB);
   const auto file = options.tokenizer.empty() ? std::filesystem::path(checkpoint.directory()) / "tokenizer.json"
                                               : std::filesystem::path(options.tokenizer);
   if (!options.tokenizer.empty() || entry_exists(file.native())) {
@@ -220,7 +224,7 @@ Status serve(const Options& options) {
   std::fflush(stdout);
   log_info("serving '{}' on {}:{}", api.model().name, options.host, server->port());
   serve_until_stopped(options, stop_requests, api, *server,
-                      [&] { figures.observe(cluster->groups(), api.model().name, server->stats()); });
+                      [&] { figures.observe(cluster->groups(), api.model(), server->stats()); });
   server->stop();
   exposition->stop();
   return {};

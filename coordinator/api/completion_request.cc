@@ -188,6 +188,7 @@ Result<std::vector<int32_t>> encode_text(const ModelInfo& model, std::string_vie
   if (model.tokenizer == nullptr) {
     return wrong_prompt(fmt::format("'{}' must be token ids: this model has no tokenizer", name), name);
   }
+  options.cache = model.texts.get();
   auto tokens = model.tokenizer->encode(text, options);
   if (!tokens.ok()) return Error{tokens.error().code, tokens.error().message, name};
   for (const int32_t id : *tokens) {

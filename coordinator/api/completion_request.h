@@ -13,6 +13,7 @@
 #include "coordinator/api/chat_templates.h"
 #include "coordinator/api/fields.h"
 #include "coordinator/requests/generation.h"
+#include "coordinator/tokenizer/stretch_cache.h"
 #include "coordinator/tokenizer/tokenizer.h"
 
 namespace krait::api {
@@ -24,6 +25,7 @@ struct ModelInfo final {
   std::vector<int32_t> eos_ids;                           // ascending
   std::shared_ptr<const tokenizer::Tokenizer> tokenizer;  // null: only token ids are served
   std::shared_ptr<const ChatTemplates> chat;              // null: there is no chat
+  std::shared_ptr<tokenizer::StretchCache> texts;         // tokenized lately; null: none is remembered
 };
 
 struct Prompt final {

@@ -91,7 +91,17 @@ void CoordinatorMetrics::observe_builds(const std::vector<requests::GroupSnapsho
   builds_ = std::move(now);
 }
 
-void CoordinatorMetrics::observe(const std::vector<requests::GroupSnapshot>& groups, const std::string& model,
+void CoordinatorMetrics::observe_texts(const tokenizer::StretchCache::Counts& counts) {
+  const auto add = [&](std::string_view source, uint64_t more) {
+    registry_.counter(CounterId::kTokenizedBytes, {source}).add(static_cast<double>(more));
+  };
+  add("computed", counts.encoded_bytes - counted_.encoded_bytes);
+  add("cache", counts.found_bytes - counted_.found_bytes);
+  registry_.gauge(GaugeId::kTextCacheBytes).set(static_cast<double>(counts.held_bytes));
+  counted_ = counts;
+}
+
+void CoordinatorMetrics::observe(const std::vector<requests::GroupSnapshot>& groups, const ModelInfo& model,
                                  const http::ServerStats& http) {
   double running = 0;
   double waiting = 0;
@@ -99,9 +109,11 @@ void CoordinatorMetrics::observe(const std::vector<requests::GroupSnapshot>& gro
     running += group.status.running;
     waiting += group.status.waiting;
     // Under the name that clients use, so that a group that has not been heard of yet is the same series as later.
-    registry_.gauge(GaugeId::kGroupUp, {group.name, model}).set(group.serving && group.status.model == model ? 1 : 0);
+    registry_.gauge(GaugeId::kGroupUp, {group.name, model.name})
+        .set(group.serving && group.status.model == model.name ? 1 : 0);
   }
   observe_builds(groups);
+  if (model.texts != nullptr) observe_texts(model.texts->counts());
   registry_.gauge(GaugeId::kRequestsRunning).set(running);
   registry_.gauge(GaugeId::kRequestsWaiting).set(waiting);
   registry_.gauge(GaugeId::kUnsentBytes).set(static_cast<double>(http.unsent_bytes));

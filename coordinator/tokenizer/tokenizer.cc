@@ -83,6 +83,25 @@ Status encode_words(const PreTokenizer* pre_tokenizer, const Model& model, std::
 
 }  // namespace
 
+Status Tokenizer::Parts::encode_stretch(const StretchCache::Key& key, Scratch& scratch,
+                                        std::vector<int32_t>& out) const {
+  std::string normal(key.text);
+  if (normalizer) RETURN_IF_ERROR(normalizer->apply(normal, scratch.regex));
+  // Where the normalizer changed the text, places in it are no longer known: nothing there is taken on trust.
+  const bool moved = !key.untrusted.empty() && normal != key.text;
+  std::vector<AddedTokenMatcher::Segment> segments;
+  normalized_matcher.split(normal, key.parse_special && !moved, key.untrusted, segments);
+  for (const auto& segment : segments) {
+    if (segment.token >= 0) {
+      out.push_back(segment.token);
+      continue;
+    }
+    RETURN_IF_ERROR(encode_words(pre_tokenizer.get(), *model, normal.substr(segment.begin, segment.end - segment.begin),
+                                 key.at_start && segment.begin == 0, scratch, out));
+  }
+  return {};
+}
+
 std::unique_ptr<Scratch> ScratchPool::take() {
   {
     const std::lock_guard lock(mutex_);
@@ -159,30 +178,20 @@ Result<std::vector<int32_t>> Tokenizer::encode(std::string_view text, EncodeOpti
   scratch->regex.begin_text(text.size());
   std::vector<int32_t> ids;
   ids.reserve(text.size() / 4 + 8);
-  std::vector<AddedTokenMatcher::Segment> outer;
-  std::vector<AddedTokenMatcher::Segment> inner;
-  parts.raw_matcher.split(text, options.parse_special, options.untrusted, outer);
-  for (const auto& stretch : outer) {
+  std::vector<AddedTokenMatcher::Segment> stretches;
+  parts.raw_matcher.split(text, options.parse_special, options.untrusted, stretches);
+  for (const auto& stretch : stretches) {
     if (stretch.token >= 0) {
       ids.push_back(stretch.token);
       continue;
     }
-    std::string normal(text.substr(stretch.begin, stretch.end - stretch.begin));
-    if (parts.normalizer) RETURN_IF_ERROR(parts.normalizer->apply(normal, scratch->regex));
-    inner.clear();
     const auto untrusted = within(options.untrusted, stretch.begin, stretch.end);
-    // Where the normalizer changed the text, places in it are no longer known: nothing there is taken on trust.
-    const bool moved = !untrusted.empty() && normal != text.substr(stretch.begin, stretch.end - stretch.begin);
-    parts.normalized_matcher.split(normal, options.parse_special && !moved, untrusted, inner);
-    for (const auto& segment : inner) {
-      if (segment.token >= 0) {
-        ids.push_back(segment.token);
-        continue;
-      }
-      RETURN_IF_ERROR(encode_words(parts.pre_tokenizer.get(), *parts.model,
-                                   normal.substr(segment.begin, segment.end - segment.begin),
-                                   stretch.begin == 0 && segment.begin == 0, *scratch, ids));
-    }
+    const StretchCache::Key key{text.substr(stretch.begin, stretch.end - stretch.begin), untrusted, stretch.begin == 0,
+                                options.parse_special};
+    if (options.cache != nullptr && options.cache->find(key, ids)) continue;
+    const size_t begin = ids.size();
+    RETURN_IF_ERROR(parts.encode_stretch(key, *scratch, ids));
+    if (options.cache != nullptr) options.cache->put(key, std::span(ids).subspan(begin));
   }
   if (options.add_special_tokens && parts.post_processor) parts.post_processor->apply(ids);
   if (text.size() < kKeepScratchBelowBytes) parts.scratches.give_back(std::move(scratch));

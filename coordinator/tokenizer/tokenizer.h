@@ -16,6 +16,7 @@
 namespace krait::tokenizer {
 
 class DecodeChain;
+class StretchCache;
 
 /// A loaded tokenizer.json. Immutable after load; every method may be called from any number of threads at once.
 class Tokenizer final {
@@ -26,6 +27,8 @@ class Tokenizer final {
     /// Ascending: a special token that touches one of these bytes is ordinary text, the others are found as ever. What
     /// is no special token does not see them: merges go across their borders.
     std::span<const ByteRange> untrusted = {};
+    /// Of this tokenizer alone: texts that are there are not tokenized again. The ids are the same without it.
+    StretchCache* cache = nullptr;
   };
 
   /// Reads at most limits::kMaxTokenizerBytes. Errors name the part of the file: kNotFound or kIo (the file itself),

@@ -14,6 +14,7 @@
 #include "coordinator/tokenizer/normalizers.h"
 #include "coordinator/tokenizer/post_processors.h"
 #include "coordinator/tokenizer/pre_tokenizers.h"
+#include "coordinator/tokenizer/stretch_cache.h"
 #include "coordinator/tokenizer/tokenizer.h"
 
 namespace krait::tokenizer {
@@ -41,6 +42,9 @@ struct Tokenizer::Parts final {
   std::vector<bool> special;        // by id
   std::unordered_map<std::string, int32_t> added_ids;
   mutable ScratchPool scratches;
+
+  /// Appends the ids of a stretch. They depend on nothing but these parts and the key.
+  Status encode_stretch(const StretchCache::Key& key, Scratch& scratch, std::vector<int32_t>& out) const;
 
   /// Text of a token as the decoder takes it; empty for an id without a token, and for a special one to be skipped.
   std::string_view decodable(int32_t id, bool skip_special) const {

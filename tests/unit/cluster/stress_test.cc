@@ -191,7 +191,7 @@ TEST_F(Stress, ManyClientsAtOnce) {
     for (int i = 0; i < 20; ++i) {
       EXPECT_FALSE(registry.render().empty());
       EXPECT_FALSE(ranks[0]->metrics().empty());
-      figures.observe(cluster->groups(), "demo", server->stats());
+      figures.observe(cluster->groups(), api->model(), server->stats());
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
     }
   });

@@ -7,6 +7,7 @@
 #include <fstream>
 #include <limits>
 
+#include "coordinator/api/request_tables.h"
 #include "tests/unit/coordinator/api/completion_fixture.h"
 
 namespace krait::api {
@@ -74,6 +75,22 @@ TEST(ChatRequest, SpecialTokensOfAUserStayWords) {
   EXPECT_EQ(std::count(halves.begin(), halves.end(), special), 1);
 }
 
+TEST(ChatRequest, AChatThatIsSentAgainIsTokenizedWhereItIsNew) {
+  ModelInfo model = chat_info(kChatMl, kConfig);
+  model.texts = std::make_shared<tokenizer::StretchCache>(1 << 20);
+  const std::string told = R"({"role":"user","content":"A message that stays as it was."},)";
+  const std::string asked = R"({"role":"user","content":"And what is asked now?"})";
+  const auto tokens = [&](const std::string& messages) {
+    return read_chat_request(R"({"messages":[)" + messages + "]}", model).value().prompts.front().tokens;
+  };
+  EXPECT_EQ(tokens(told + told + asked), tokens_of("[" + told + told + asked + "]"));
+  const auto before = model.texts->counts();
+  EXPECT_EQ(before.found_bytes, 0u);
+  EXPECT_EQ(tokens(told + told + asked + "," + asked), tokens_of("[" + told + told + asked + "," + asked + "]"));
+  const auto after = model.texts->counts();
+  EXPECT_EQ(after.encoded_bytes - before.encoded_bytes, std::string("<assistant>").size());
+}
+
 TEST(ChatRequest, AModelWithoutATemplateNamesTheOption) {
   const auto refused = read_chat_request(R"({"messages":[{"role":"user","content":"a"}]})", demo_info());
   ASSERT_FALSE(refused.ok());
@@ -113,6 +130,41 @@ TEST(ChatRequest, OnlyWhatATemplateSeesMustFitItsNumbers) {
       read_chat_request("{" + messages + R"(,"chat_template_kwargs":{"x":18446744073709551616}})", model);
   ASSERT_FALSE(refused.ok());
   EXPECT_EQ(refused.error().param, "chat_template_kwargs");
+}
+
+TEST(ChatRequest, FieldsThatWouldChangeTheOutputAreRefusedByName) {
+  const auto model = chat_info(kChatMl, kConfig);
+  const auto read = [&](const std::string& field) {
+    return read_chat_request(R"({"messages":[{"role":"user","content":"a"}],)" + field + "}", model);
+  };
+  size_t tried = 0;
+  for (const FieldSpec& field : kChatFields) {
+    for (const char* value : {"5", "\"x\"", R"({"a":1})", "[1]", "\"required\""}) {
+      if (field.use != FieldUse::kRefused && field.use != FieldUse::kHarmless) continue;
+      const auto request = read(fmt::format("\"{}\":{}", field.name, value));
+      ++tried;
+      if (field.use == FieldUse::kHarmless) {
+        EXPECT_TRUE(request.ok() && request->unknown_fields.count == 0) << field.name << value;
+      } else {
+        EXPECT_TRUE(!request.ok() && request.error().param == field.name) << field.name << value;
+      }
+    }
+  }
+  EXPECT_GE(tried, 200u);
+  const auto tools = read(R"("tools":[{"type":"function","function":{"name":"f"}}])");
+  EXPECT_TRUE(!tools.ok() && tools.error().param == "tools") << "a template that says nothing of tools";
+}
+
+TEST(ChatRequest, WhatATemplateMakesTooLargeIsTheClients) {
+  for (const char* source : {"{{ messages[0].content * 10**9 }}",
+                             "{% for a in range(99999) %}{% for b in range(99999) %}"
+                             "{% endfor %}{% endfor %}",
+                             "{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}"}) {
+    const auto refused = read_chat_request(R"({"messages":[{"role":"user","content":"abc"}]})", chat_info(source));
+    ASSERT_FALSE(refused.ok());
+    EXPECT_EQ(refused.error().code, Errc::kInvalidArgument);
+    EXPECT_EQ(refused.error().param, "messages");
+  }
 }
 
 TEST(ChatRequest, ItsOwnDefaultsAreNotThoseOfCompletions) {

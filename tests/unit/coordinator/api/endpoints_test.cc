@@ -173,9 +173,36 @@ TEST(CoordinatorMetrics, EndpointsAreABoundedSet) {
   EXPECT_EQ(registry.counter(metrics::CounterId::kHttpSentBytes).value(), 60);
 }
 
+TEST(CoordinatorMetrics, TextsCountOnceByWhereTheirTokensAreFrom) {
+  metrics::Registry registry(metrics::Process::kCoordinator);
+  CoordinatorMetrics figures(registry);
+  ModelInfo model;
+  model.texts = std::make_shared<tokenizer::StretchCache>(100'000);
+  const std::string text = "sixteen bytes and more";
+  const tokenizer::StretchCache::Key key{text, {}, false, true};
+  std::vector<int32_t> ids{1, 2};
+  EXPECT_FALSE(model.texts->find(key, ids));
+  model.texts->put(key, ids);
+  const auto bytes = [&](const char* source) {
+    return registry.counter(metrics::CounterId::kTokenizedBytes, {source}).value();
+  };
+  for (int i = 0; i < 2; ++i) {
+    figures.observe({}, model, {});
+    EXPECT_EQ(bytes("computed"), 22);
+    EXPECT_EQ(bytes("cache"), 0);
+  }
+  EXPECT_TRUE(model.texts->find(key, ids));
+  figures.observe({}, model, {});
+  EXPECT_EQ(bytes("computed"), 22);
+  EXPECT_EQ(bytes("cache"), 22);
+  EXPECT_GT(registry.gauge(metrics::GaugeId::kTextCacheBytes).value(), 22);
+}
+
 TEST(CoordinatorMetrics, WhatRanBeforeIsNoLongerAtOne) {
   metrics::Registry registry(metrics::Process::kCoordinator);
   CoordinatorMetrics figures(registry);
+  ModelInfo model;
+  model.name = "demo";
   std::vector<requests::GroupSnapshot> groups(2);
   groups[0].name = "g0";
   groups[1].name = "g1";
@@ -190,7 +217,7 @@ TEST(CoordinatorMetrics, WhatRanBeforeIsNoLongerAtOne) {
     return values;
   };
   using Values = std::vector<std::string>;
-  figures.observe(groups, "demo", {});
+  figures.observe(groups, model, {});
   EXPECT_EQ(series("krait_build_info", ""), Values());
   EXPECT_EQ(series("krait_group_up", "g0"), Values{"0"});
   for (auto& group : groups) {
@@ -199,16 +226,16 @@ TEST(CoordinatorMetrics, WhatRanBeforeIsNoLongerAtOne) {
     group.status.numerics_id = "old";
     group.status.fingerprint = "f";
   }
-  figures.observe(groups, "demo", {});
+  figures.observe(groups, model, {});
   EXPECT_EQ(series("krait_build_info", "\"old\""), Values{"1"});
   EXPECT_EQ(series("krait_group_up", "g0"), Values{"1"}) << "the same series as before it was heard of";
   groups[0].status.numerics_id = "new";
-  figures.observe(groups, "demo", {});
+  figures.observe(groups, model, {});
   EXPECT_EQ(series("krait_build_info", "\"old\""), Values{"1"}) << "the other group still runs it";
   EXPECT_EQ(series("krait_build_info", "\"new\""), Values{"1"});
   groups[1].status.numerics_id = "new";
   groups[1].serving = false;
-  figures.observe(groups, "demo", {});
+  figures.observe(groups, model, {});
   EXPECT_EQ(series("krait_build_info", "\"old\""), Values{"0"});
   EXPECT_EQ(series("krait_group_up", "g1"), Values{"0"});
 }
