@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "coordinator/chat_template/cycler.h"
 #include "coordinator/chat_template/loop.h"
 #include "coordinator/chat_template/unicode.h"
 
@@ -17,6 +18,43 @@ bool changes(Kind kind, std::string_view name) {
     return std::find(std::begin(names), std::end(names), name) != std::end(names);
   };
   return (kind == Kind::kDict && is_in(kOfDict)) || (kind == Kind::kList && is_in(kOfList));
+}
+
+/// What Python's values have besides: nothing in its place would be a wrong text.
+bool unsupported(Kind kind, std::string_view name) {
+  static constexpr std::string_view kOfNumber[] = {
+      "real",      "imag",     "numerator",  "denominator", "hex",       "bit_length", "bit_count", "as_integer_ratio",
+      "conjugate", "to_bytes", "from_bytes", "fromhex",     "is_integer"};
+  static constexpr std::string_view kOfRange[] = {"start", "stop", "step"};
+  static constexpr std::string_view kOfView[] = {"mapping", "isdisjoint"};
+  static constexpr std::string_view kOfGenerator[] = {"send", "throw", "close"};
+  static constexpr std::string_view kOfFunction[] = {"name",   "arguments",       "catch_kwargs", "catch_varargs",
+                                                     "caller", "explicit_caller", "sep",          "used"};
+  static constexpr std::string_view kOfCycler[] = {"items", "pos"};
+  const auto is_in = [&](const auto& names) {
+    return std::find(std::begin(names), std::end(names), name) != std::end(names);
+  };
+  switch (kind) {
+    case Kind::kBool:
+    case Kind::kInt:
+    case Kind::kFloat:
+      return is_in(kOfNumber);
+    case Kind::kString:
+    case Kind::kDict:
+      return is_unsupported_method(name);
+    case Kind::kRange:
+      return is_in(kOfRange);
+    case Kind::kView:
+      return is_in(kOfView);
+    case Kind::kGenerator:
+      return is_in(kOfGenerator);
+    case Kind::kFunction:
+      return is_in(kOfFunction);
+    case Kind::kCycler:
+      return is_in(kOfCycler);
+    default:
+      return false;
+  }
 }
 
 Value missing(const AttributeName& name) {
@@ -45,6 +83,10 @@ std::optional<Value> own_attribute(Run& run, const Value& object, const Attribut
     if (name.name == "list") return object.items()[1];
   }
   if (object.is(Kind::kLoop)) return object.as<Loop>().attribute(name.name);
+  if (object.is(Kind::kCycler) && name.name == "current") return object.as<Cycler>().current();
+  if (unsupported(object.kind(), name.name)) {
+    refuse(fmt::format("the attribute '{}' of {} is not supported", name.name, type_name(object)));
+  }
   return std::nullopt;
 }
 
@@ -146,6 +188,7 @@ AttributeName::AttributeName(std::string text)
       of_tuple(find_method(container_methods(Kind::kTuple), name)),
       of_dict(find_method(container_methods(Kind::kDict), name)),
       of_loop(find_method(loop_methods(), name)),
+      of_cycler(find_method(cycler_methods(), name)),
       hidden(name.size() > 4 && name.starts_with("__") && name.ends_with("__")) {}
 
 Method method_of(const Value& object, const AttributeName& name) {
@@ -161,6 +204,8 @@ Method method_of(const Value& object, const AttributeName& name) {
       return name.of_dict;
     case Kind::kLoop:
       return name.of_loop;
+    case Kind::kCycler:
+      return name.of_cycler;
     default:
       return nullptr;
   }
@@ -174,6 +219,11 @@ Value get_attribute(Run& run, const Value& object, const AttributeName& name) {
   }
   if (auto value = own_attribute(run, object, name)) return *std::move(value);
   return missing(name);
+}
+
+Value get_own_attribute(Run& run, const Value& object, const AttributeName& name) {
+  if (object.is_undefined()) refuse_undefined(object);
+  return own_attribute(run, object, name).value_or(missing(name));
 }
 
 Value get_item(Run& run, const Value& object, const Value& index) {

@@ -19,6 +19,7 @@ struct AttributeName final {
   Method of_tuple = nullptr;
   Method of_dict = nullptr;
   Method of_loop = nullptr;
+  Method of_cycler = nullptr;
   bool hidden = false;  // a name like __class__, which the sandbox shows to nobody
 };
 
@@ -27,6 +28,8 @@ Method method_of(const Value& object, const AttributeName& name);
 
 /// object.name, and where that is none, object['name'].
 Value get_attribute(Run& run, const Value& object, const AttributeName& name);
+/// object.name, but no item in its place.
+Value get_own_attribute(Run& run, const Value& object, const AttributeName& name);
 /// object[index], and where that is none and index a string, the attribute.
 Value get_item(Run& run, const Value& object, const Value& index);
 /// object[start:stop:step]; none for what is left out.

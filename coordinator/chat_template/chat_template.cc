@@ -10,7 +10,7 @@ namespace krait::chat_template {
 
 struct ChatTemplate::Parts final {
   NameTable names;
-  Block block;
+  Body body;
 };
 
 ChatTemplate::ChatTemplate(std::unique_ptr<const Parts> parts) : parts_(std::move(parts)) {}
@@ -23,7 +23,7 @@ Result<std::shared_ptr<const ChatTemplate>> ChatTemplate::parse(std::string_view
   }
   if (!is_valid_utf8(source)) return Error{Errc::kInvalidArgument, fmt::format("{} is not UTF-8", name), name};
   auto parts = std::make_unique<Parts>();
-  parts->block = Parser(tokenize(source), parts->names).parse();
+  parts->body = Parser(tokenize(source), parts->names).parse();
   return std::shared_ptr<const ChatTemplate>(new ChatTemplate(std::move(parts)));
 } catch (const SyntaxError& error) {
   return Error{Errc::kInvalidArgument, fmt::format("{}:{}:{}: {}", name, error.at.line, error.at.column, error.message),
@@ -37,9 +37,10 @@ Result<Rendered> ChatTemplate::render(const Variables& variables, int64_t now_s)
   for (const auto& [name, value] : variables) {
     if (const auto id = parts_->names.find(name)) run.scope().set(*id, value);
   }
+  hide(run.scope(), *parts_->body.hidden);
   try {
     Capture capture(run);
-    run_block(run, parts_->block);
+    run_block(run, parts_->body.block);
     const auto text = capture.take();
     return Rendered{std::move(text->bytes), std::move(text->untrusted)};
   } catch (const RenderError& error) {

@@ -1,5 +1,7 @@
 // Filters that call other filters and tests: map, select, reject and their kin. What they give is made when it is
 // asked for, so an item that nobody looks at raises nothing.
+#include <algorithm>
+
 #include "coordinator/chat_template/filter_tools.h"
 #include "coordinator/chat_template/filters.h"
 
@@ -91,6 +93,15 @@ constexpr MethodRow kRows[] = {
 
 std::span<const MethodRow> choosing_filters() {
   return kRows;
+}
+
+bool is_filter_name(std::string_view name) {
+  // Those that the parser knows, and those that are not here.
+  static constexpr std::string_view kOthers[] = {
+      "safe",   "e",         "escape", "forceescape", "filesizeformat", "pprint",
+      "random", "striptags", "urlize", "wordwrap",    "xmlattr",
+  };
+  return find_filter(name) != nullptr || std::find(std::begin(kOthers), std::end(kOthers), name) != std::end(kOthers);
 }
 
 Method find_filter(std::string_view name) {

@@ -64,10 +64,6 @@ Value index(Run& run, const Value& self, const Arguments& arguments) {
   refuse("the item is not in the list");
 }
 
-[[noreturn]] Value unsupported(Run&, const Value&, const Arguments&) {
-  refuse("this method of dicts is not supported here");
-}
-
 Value cycle(Run&, const Value& self, const Arguments& arguments) {
   const auto& given = arguments.positional;
   if (given.empty() || !arguments.named.empty()) refuse("loop.cycle() needs items");
@@ -85,8 +81,7 @@ Value changed(Run&, const Value& self, const Arguments& arguments) {
 
 constexpr MethodRow kOfList[] = {{"count", count}, {"index", index}, {"copy", copy}};
 constexpr MethodRow kOfTuple[] = {{"count", count}, {"index", index}};
-constexpr MethodRow kOfDict[] = {{"keys", keys}, {"values", values}, {"items", items},
-                                 {"get", get},   {"copy", copy},     {"fromkeys", unsupported}};
+constexpr MethodRow kOfDict[] = {{"keys", keys}, {"values", values}, {"items", items}, {"get", get}, {"copy", copy}};
 constexpr MethodRow kOfLoop[] = {{"cycle", cycle}, {"changed", changed}};
 
 }  // namespace

@@ -1,4 +1,5 @@
 // The parser's rules for expressions, from the loosest binding to the tightest.
+#include <algorithm>
 #include <array>
 
 #include "coordinator/chat_template/parser.h"
@@ -7,6 +8,12 @@ namespace krait::chat_template {
 namespace {
 
 constexpr auto kSpecialNames = std::to_array<std::string_view>({"caller", "varargs", "kwargs"});
+/// What every template of jinja2 has and what is not here.
+constexpr auto kUnsupportedNames = std::to_array<std::string_view>({"lipsum", "self"});
+
+bool is_in(const auto& names, std::string_view name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
 
 }  // namespace
 
@@ -110,6 +117,8 @@ ExpressionPtr Parser::parse_joined() {
     parts.push_back(parse_product());
   } while (take_operator("~"));
   if (parts.size() == 1) return std::move(parts.front());
+  for (const auto& part : parts)
+    settle_markup(*part);
   return std::make_unique<Joined>(at, std::move(parts));
 }
 
@@ -160,8 +169,10 @@ ExpressionPtr Parser::parse_named() {
   if (text == "true" || text == "True") return std::make_unique<Constant>(name.at, Value::boolean(true));
   if (text == "false" || text == "False") return std::make_unique<Constant>(name.at, Value::boolean(false));
   if (text == "none" || text == "None") return std::make_unique<Constant>(name.at, Value::none());
+  if (is_in(kUnsupportedNames, text)) fail(name.at, fmt::format("'{}' is not supported", text));
   for (size_t i = 0; i < kSpecialNames.size(); ++i)
     special_names_[i] += text == kSpecialNames[i] ? 1 : 0;
+  mention(Mention::Kind::kRead, names_.id(text));
   return std::make_unique<NameRef>(name.at, names_.id(text), text);
 }
 
@@ -232,84 +243,6 @@ ExpressionPtr Parser::parse_postfix(ExpressionPtr node) {
   }
 }
 
-ExpressionPtr Parser::parse_filters(ExpressionPtr node) {
-  while (true) {
-    if (peek().is_operator("|")) {
-      take();
-      node = parse_filter(std::move(node));
-    } else if (peek().is_name("is")) {
-      node = parse_test(std::move(node));
-    } else if (peek().is_operator("(")) {
-      node = parse_call(std::move(node));
-    } else {
-      return node;
-    }
-  }
-}
-
-std::string Parser::parse_dotted_name(std::string_view what) {
-  std::string name = expect(TokenKind::kName, what).text;
-  while (take_operator("."))
-    name += "." + expect(TokenKind::kName, what).text;
-  return name;
-}
-
-ExpressionPtr Parser::parse_filter(ExpressionPtr node) {
-  const Position at = peek().at;
-  const std::string name = parse_dotted_name("a filter");
-  if (name == "safe") {
-    if (safe_) refuse_stray_safe();
-    safe_ = at;
-    return std::make_unique<Safe>(at, std::move(node));
-  }
-  const Method method = find_filter(name);
-  if (method == nullptr) fail(at, fmt::format("there is no filter '{}'", name));
-  CallArguments arguments;
-  if (peek().is_operator("(")) arguments = parse_call_arguments();
-  return std::make_unique<Applied>(at, std::move(node), method, std::move(arguments));
-}
-
-std::unique_ptr<const Applied> Parser::parse_block_filter() {
-  const Position at = peek().at;
-  const std::string name = parse_dotted_name("a filter");
-  const Method method = find_filter(name);
-  if (method == nullptr) fail(at, fmt::format("there is no filter '{}' for blocks", name));
-  CallArguments arguments;
-  if (peek().is_operator("(")) arguments = parse_call_arguments();
-  return std::make_unique<const Applied>(at, nullptr, method, std::move(arguments));
-}
-
-Filters Parser::parse_block_filters(bool first_without_pipe) {
-  Filters filters;
-  if (first_without_pipe) filters.push_back(parse_block_filter());
-  while (take_operator("|"))
-    filters.push_back(parse_block_filter());
-  return filters;
-}
-
-ExpressionPtr Parser::parse_test(ExpressionPtr node) {
-  const Position at = take().at;
-  const bool negated = take_name("not");
-  const Position named_at = peek().at;
-  const std::string name = parse_dotted_name("a test");
-  const Method method = find_test(name);
-  if (method == nullptr) fail(named_at, fmt::format("there is no test '{}'", name));
-  CallArguments arguments;
-  const Token& next = peek();
-  const bool begins_argument = (next.kind == TokenKind::kName && !at_name_of({"else", "or", "and"})) ||
-                               next.kind == TokenKind::kString || next.kind == TokenKind::kInteger ||
-                               next.kind == TokenKind::kFloat || next.is_operator("[") || next.is_operator("{");
-  if (next.is_operator("(")) {
-    arguments = parse_call_arguments();
-  } else if (begins_argument) {
-    if (next.is_name("is")) fail(next.at, "tests cannot be chained");
-    arguments.positional.push_back(parse_postfix(parse_primary()));
-  }
-  ExpressionPtr test = std::make_unique<Applied>(named_at, std::move(node), method, std::move(arguments));
-  if (!negated) return test;
-  return std::make_unique<Not>(at, std::move(test));
-}
-
 ExpressionPtr Parser::parse_subscript(ExpressionPtr node) {
   const Token begin = take();
   if (begin.text == ".") {
@@ -337,6 +270,10 @@ ExpressionPtr Parser::parse_subscript(ExpressionPtr node) {
 
 std::unique_ptr<const Call> Parser::parse_call(ExpressionPtr callee) {
   const Position at = peek().at;
+  if (const auto* attribute = dynamic_cast<const Attribute*>(callee.get());
+      attribute != nullptr && is_unsupported_method(attribute->name().name)) {
+    fail(attribute->at(), fmt::format("the method '{}' is not supported", attribute->name().name));
+  }
   return std::make_unique<const Call>(at, std::move(callee), parse_call_arguments());
 }
 

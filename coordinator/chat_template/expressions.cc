@@ -4,6 +4,7 @@
 #include "coordinator/chat_template/lexer.h"
 #include "coordinator/chat_template/loop.h"
 #include "coordinator/chat_template/python_text.h"
+#include "coordinator/chat_template/text_tools.h"
 
 namespace krait::chat_template {
 
@@ -170,6 +171,19 @@ Value Applied::apply_to(Run& run, const Value& subject) const {
   const Arguments arguments = arguments_.eval(run);
   run.set_position(at());
   return method_(run, subject, arguments);
+}
+
+Markup::Markup(Position at, std::string name, Escapes escapes, ExpressionPtr inner)
+    : Expression(at, inner->depth()),
+      name_(std::move(name)),
+      escapes_(escapes == Escapes::kAlways ||
+               (escapes == Escapes::kUnlessMarkup && dynamic_cast<const Markup*>(inner.get()) == nullptr)),
+      inner_(std::move(inner)) {}
+
+Value Markup::compute(Run& run) const {
+  const Value value = inner_->eval(run);
+  run.set_position(at());
+  return escapes_ ? escaped(run, to_text(run.budget(), value).as_text()) : value;
 }
 
 Value Signed::compute(Run& run) const {

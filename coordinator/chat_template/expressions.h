@@ -45,6 +45,7 @@ int depth_of(const std::vector<ExpressionPtr>& expressions);
 class Constant final : public Expression {
  public:
   Constant(Position at, Value value) : Expression(at, 0), value_(std::move(value)) {}
+  const Value& value() const { return value_; }
 
  private:
   Value compute(Run&) const override { return value_; }
@@ -140,6 +141,9 @@ struct CallArguments final {
 
   Arguments eval(Run& run) const;
   int depth() const;
+  bool any() const {
+    return !positional.empty() || !named.empty() || more_positional != nullptr || more_named != nullptr;
+  }
 };
 
 class Call final : public Expression {
@@ -180,13 +184,19 @@ class Applied final : public Expression {
   const CallArguments arguments_;
 };
 
-/// x | safe, where it has no effect: at the outside of what is printed.
-class Safe final : public Expression {
+/// x | safe, escape or forceescape. In jinja2 they give a text that changes how others join it; the parser sees to it
+/// that here nothing does but print it.
+class Markup final : public Expression {
  public:
-  Safe(Position at, ExpressionPtr inner) : Expression(at, inner->depth()), inner_(std::move(inner)) {}
+  enum class Escapes : uint8_t { kNothing, kUnlessMarkup, kAlways };
+  Markup(Position at, std::string name, Escapes escapes, ExpressionPtr inner);
+
+  const std::string& name() const { return name_; }
 
  private:
-  Value compute(Run& run) const override { return inner_->eval(run); }
+  Value compute(Run& run) const override;
+  const std::string name_;
+  const bool escapes_;
   const ExpressionPtr inner_;
 };
 
@@ -273,6 +283,9 @@ class Conditional final : public Expression {
         test_(std::move(test)),
         yes_(std::move(yes)),
         no_(std::move(no)) {}
+
+  const Expression& yes() const { return *yes_; }
+  const Expression* no() const { return no_.get(); }
 
  private:
   Value compute(Run& run) const override;

@@ -9,4 +9,7 @@ std::span<const MethodRow> text_filters();
 std::span<const MethodRow> sequence_filters();
 std::span<const MethodRow> choosing_filters();
 
+/// Whether jinja2 has a filter of that name, supported here or not.
+bool is_filter_name(std::string_view name);
+
 }  // namespace krait::chat_template

@@ -79,8 +79,11 @@ Method find_method(std::span<const MethodRow> table, std::string_view name);
 
 /// The tables of the room.
 std::span<const MethodRow> string_methods();
+/// A method of Python's texts or dicts that is not here.
+bool is_unsupported_method(std::string_view name);
 std::span<const MethodRow> container_methods(Kind kind);  // of a list, tuple, dict or range
 std::span<const MethodRow> loop_methods();
+std::span<const MethodRow> cycler_methods();
 Method find_filter(std::string_view name);
 Method find_test(std::string_view name);
 /// A function that every template has, or nullptr.

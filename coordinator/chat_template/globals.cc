@@ -1,6 +1,7 @@
 // The functions that every template has.
 #include <ctime>
 
+#include "coordinator/chat_template/cycler.h"
 #include "coordinator/chat_template/python_text.h"
 #include "coordinator/chat_template/run.h"
 
@@ -116,6 +117,8 @@ constexpr Row kRows[] = {
     {"namespace", make_namespace},
     {"raise_exception", raise_exception},
     {"strftime_now", strftime_now},
+    {"cycler", make_cycler},
+    {"joiner", make_joiner},
 };
 
 }  // namespace

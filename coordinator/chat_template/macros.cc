@@ -16,7 +16,7 @@ class Macro final : public Function {
     const Nested nested(run);
     run.budget().step();
     Capture capture(run);
-    LocalScope scope(run, &defined_in_, parts_.body.keeps);
+    LocalScope scope(run, &defined_in_, parts_.body);
     bind(run, *scope, arguments);
     run_block(run, parts_.body.block);
     return Value::text(capture.take());

@@ -77,14 +77,34 @@ bool Parser::at_name_of(Words names) const {
   return std::any_of(names.begin(), names.end(), [&](auto name) { return peek().is_name(name); });
 }
 
-Block Parser::parse() {
-  Block block = parse_block_until({});
-  refuse_stray_safe();
-  return block;
+Parser::InFrame::InFrame(Parser& parser, Frame& frame)
+    : parser_(parser), frame_before_(parser.frame_), mentions_before_(parser.mentions_) {
+  parser.frame_ = &frame;
+  parser.mentions_ = &frame.mentions;
 }
 
-void Parser::refuse_stray_safe() const {
-  if (safe_) fail(*safe_, "the filter 'safe' is only supported as the last one of what is printed");
+Parser::InFrame::~InFrame() {
+  parser_.frame_ = frame_before_;
+  parser_.mentions_ = mentions_before_;
+}
+
+Body Parser::parse() {
+  Body body{parse_block_until({}), true, whole_.hidden};
+  if (!markup_.empty()) {
+    fail(markup_[0]->at(),
+         fmt::format("the filter '{}' is only supported as the last one of what is printed", markup_[0]->name()));
+  }
+  find_hidden(whole_);
+  return body;
+}
+
+/// What is printed may be markup, also as a part of a ~ b and of a conditional.
+void Parser::settle_markup(const Expression& printed) {
+  std::erase_if(markup_, [&](const Markup* markup) { return markup == &printed; });
+  const auto* conditional = dynamic_cast<const Conditional*>(&printed);
+  if (conditional == nullptr) return;
+  settle_markup(conditional->yes());
+  if (conditional->no() != nullptr) settle_markup(*conditional->no());
 }
 
 /// Data, output and statements until a tag begins with one of `ends`, which is the next token then.
@@ -117,7 +137,7 @@ Block Parser::parse_body(Words ends) {
 
 Body Parser::parse_scope_until(std::string_view end) {
   const int before = macros_;
-  Body body{parse_body({end}), false};
+  Body body{parse_body({end}), false, frame_->hidden};
   expect_name(end);
   body.keeps = macros_ != before;
   return body;
@@ -125,12 +145,21 @@ Body Parser::parse_scope_until(std::string_view end) {
 
 StatementPtr Parser::parse_output() {
   ExpressionPtr value = parse_tuple(true, false);
-  if (dynamic_cast<const Safe*>(value.get()) != nullptr && safe_ && safe_->line == value->at().line &&
-      safe_->column == value->at().column) {
-    safe_.reset();
-  }
-  refuse_stray_safe();
+  settle_markup(*value);
   return std::make_unique<Print>(std::move(value));
+}
+
+/// {% print a, b %}: each for itself.
+StatementPtr Parser::parse_print() {
+  expect_name("print");
+  Block all;
+  while (peek().kind != TokenKind::kBlockEnd) {
+    if (!all.empty()) expect_operator(",");
+    ExpressionPtr value = parse_expression();
+    settle_markup(*value);
+    all.push_back(std::make_unique<Print>(std::move(value)));
+  }
+  return std::make_unique<Sequence>(std::move(all));
 }
 
 StatementPtr Parser::parse_statement() {
@@ -141,6 +170,7 @@ StatementPtr Parser::parse_statement() {
       {"if", &Parser::parse_if},
       {"for", &Parser::parse_for},
       {"set", &Parser::parse_set},
+      {"print", &Parser::parse_print},
       {"with", &Parser::parse_with},
       {"generation", &Parser::parse_with},
       {"macro", &Parser::parse_macro},
@@ -159,15 +189,31 @@ StatementPtr Parser::parse_if() {
   If::Branches branches;
   Block otherwise;
   expect_name("if");
-  while (true) {
-    ExpressionPtr test = parse_tuple(false, false);
-    Block block = parse_body({"elif", "else", "endif"});
+  Mention mentions{Mention::Kind::kBranches, 0, std::vector<std::vector<Mention>>(3)};
+  ExpressionPtr test = parse_tuple(false, false);
+  Block block = parse_branch({"elif", "else", "endif"}, mentions.branches[0]);
+  branches.emplace_back(std::move(test), std::move(block));
+  auto* const before = std::exchange(mentions_, &mentions.branches[1]);
+  while (take_name("elif")) {
+    // To jinja2 each is an `if` without more, the first within the one around.
+    Mention inner{Mention::Kind::kBranches, 0, std::vector<std::vector<Mention>>(3)};
+    test = parse_tuple(false, false);
+    block = parse_branch({"elif", "else", "endif"}, inner.branches[0]);
     branches.emplace_back(std::move(test), std::move(block));
-    if (take_name("elif")) continue;
-    if (take_name("else")) otherwise = parse_body({"endif"});
-    expect_name("endif");
-    return std::make_unique<If>(std::move(branches), std::move(otherwise));
+    mentions_->push_back(std::move(inner));
   }
+  mentions_ = before;
+  if (take_name("else")) otherwise = parse_branch({"endif"}, mentions.branches[2]);
+  expect_name("endif");
+  mentions_->push_back(std::move(mentions));
+  return std::make_unique<If>(std::move(branches), std::move(otherwise));
+}
+
+Block Parser::parse_branch(Words ends, std::vector<Mention>& mentions) {
+  auto* const before = std::exchange(mentions_, &mentions);
+  Block block = parse_body(ends);
+  mentions_ = before;
+  return block;
 }
 
 StatementPtr Parser::parse_for() {
@@ -179,11 +225,24 @@ StatementPtr Parser::parse_for() {
   parts.target = parse_target(false);
   expect_name("in");
   parts.items = parse_tuple(false, false);
-  if (take_name("if")) parts.test = parse_expression();
+  if (take_name("if")) {
+    const InFrame frame(*this);
+    mention(Mention::Kind::kGiven, parts.target);
+    parts.test = parse_expression();
+  }
   parts.recursive = take_name("recursive");
-  parts.body.block = parse_body({"else", "endfor"});
+  {
+    const InFrame frame(*this);
+    mention(Mention::Kind::kGiven, parts.target);
+    mention(Mention::Kind::kGiven, parts.loop_name);
+    parts.body = {parse_body({"else", "endfor"}), false, frame_->hidden};
+  }
   --loops_;
-  if (take_name("else")) parts.otherwise.block = parse_body({"endfor"});
+  {
+    const InFrame frame(*this);
+    parts.otherwise = {{}, false, frame_->hidden};
+    if (take_name("else")) parts.otherwise.block = parse_body({"endfor"});
+  }
   expect_name("endfor");
   parts.body.keeps = parts.otherwise.keeps = macros_ != before;
   return std::make_unique<For>(std::move(parts));
@@ -217,14 +276,20 @@ Target Parser::parse_target_part(bool with_attributes) {
   return target;
 }
 
+/// What is set, once the order of the source has come to it. An attribute's namespace is read.
+void Parser::mention(Mention::Kind kind, const Target& target) {
+  for (const Target& part : target.parts)
+    mention(kind, part);
+  if (!target.is_tuple) mention(target.attribute.empty() ? kind : Mention::Kind::kRead, target.name);
+}
+
 Target Parser::parse_target(bool with_attributes) {
   Target first = parse_target_part(with_attributes);
   if (!peek().is_operator(",")) return first;
   Target tuple{first.at, 0, "", {}, true};
   tuple.parts.push_back(std::move(first));
   while (take_operator(",")) {
-    const bool ends = peek().kind != TokenKind::kName && !peek().is_operator("(");
-    if (ends || peek().is_name("in")) break;
+    if (peek().is_name("in") || peek().is_operator(")") || peek().kind == TokenKind::kBlockEnd) break;
     tuple.parts.push_back(parse_target_part(with_attributes));
   }
   return tuple;
@@ -233,8 +298,14 @@ Target Parser::parse_target(bool with_attributes) {
 StatementPtr Parser::parse_set() {
   expect_name("set");
   Target target = parse_target(true);
-  if (take_operator("=")) return std::make_unique<Set>(std::move(target), parse_tuple(true, false));
+  if (take_operator("=")) {
+    ExpressionPtr value = parse_tuple(true, false);
+    mention(Mention::Kind::kSet, target);
+    return std::make_unique<Set>(std::move(target), std::move(value));
+  }
+  mention(Mention::Kind::kSet, target);
   Filters filters = parse_block_filters(false);
+  const InFrame frame(*this);
   return std::make_unique<SetBlock>(std::move(target), std::move(filters), parse_scope_until("endset"));
 }
 
@@ -248,72 +319,16 @@ StatementPtr Parser::parse_with() {
     expect_operator("=");
     values.emplace_back(std::move(target), parse_expression());
   }
+  const InFrame frame(*this);
+  for (const auto& [target, value] : values)
+    mention(Mention::Kind::kSet, target);
   return std::make_unique<With>(std::move(values), parse_scope_until(is_with ? "endwith" : "endgeneration"));
-}
-
-void Parser::parse_parameters(MacroParts& parts) {
-  expect_operator("(");
-  while (!peek().is_operator(")")) {
-    if (!parts.parameters.empty()) expect_operator(",");
-    const Token name = expect(TokenKind::kName, "a name");
-    if (name.text == "caller" || name.text == "varargs" || name.text == "kwargs") {
-      fail(name.at, fmt::format("a parameter named '{}' is not supported", name.text));
-    }
-    for (const auto& other : parts.parameters) {
-      if (other.name == name.text) fail(name.at, fmt::format("the parameter '{}' stands twice", name.text));
-    }
-    ExpressionPtr otherwise;
-    if (take_operator("=")) {
-      otherwise = parse_expression();
-    } else if (!parts.parameters.empty() && parts.parameters.back().otherwise != nullptr) {
-      fail(name.at, "a parameter without a default stands behind one that has it");
-    }
-    parts.parameters.push_back({names_.id(name.text), name.text, std::move(otherwise)});
-  }
-  expect_operator(")");
-}
-
-void Parser::parse_macro_body(MacroParts& parts, std::string_view end) {
-  int before[3];
-  std::copy(std::begin(special_names_), std::end(special_names_), before);
-  // break and continue do not reach out of a macro.
-  const int loops = std::exchange(loops_, 0);
-  parts.body = parse_scope_until(end);
-  loops_ = loops;
-  if (special_names_[0] != before[0]) parts.caller = names_.id("caller");
-  if (special_names_[1] != before[1]) parts.varargs = names_.id("varargs");
-  if (special_names_[2] != before[2]) parts.kwargs = names_.id("kwargs");
-  ++macros_;
-}
-
-StatementPtr Parser::parse_macro() {
-  expect_name("macro");
-  MacroParts parts;
-  const Target name = parse_target_part(false);
-  parts.at = name.at;
-  parts.name = tokens_[at_ - 1].text;
-  parse_parameters(parts);
-  parse_macro_body(parts, "endmacro");
-  return std::make_unique<MacroDefinition>(name.name, std::move(parts));
-}
-
-StatementPtr Parser::parse_call_block() {
-  MacroParts parts;
-  parts.at = peek().at;
-  expect_name("call");
-  if (peek().is_operator("(")) parse_parameters(parts);
-  ExpressionPtr expression = parse_expression();
-  const auto* call = dynamic_cast<const Call*>(expression.get());
-  if (call == nullptr) fail(parts.at, "a call is expected");
-  expression.release();
-  std::unique_ptr<const Call> owned(call);
-  parse_macro_body(parts, "endcall");
-  return std::make_unique<CallBlock>(std::move(owned), std::move(parts));
 }
 
 StatementPtr Parser::parse_filter_block() {
   expect_name("filter");
   Filters filters = parse_block_filters(true);
+  const InFrame frame(*this);
   return std::make_unique<FilterBlock>(std::move(filters), parse_scope_until("endfilter"));
 }
 

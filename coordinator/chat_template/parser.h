@@ -28,7 +28,7 @@ class Parser final {
   Parser(std::vector<Token> tokens, NameTable& names) : tokens_(std::move(tokens)), names_(names) {}
 
   /// The whole template. Throws SyntaxError.
-  Block parse();
+  Body parse();
 
  private:
   /// Counts one rule inside another.
@@ -42,6 +42,20 @@ class Parser final {
    private:
     Parser& parser_;
   };
+  /// Names that are mentioned meanwhile are those of a frame inside the present one.
+  class InFrame final {
+   public:
+    explicit InFrame(Parser& parser) : InFrame(parser, parser.frame_->inside.emplace_back()) {}
+    InFrame(Parser& parser, Frame& frame);
+    ~InFrame();
+    InFrame(const InFrame&) = delete;
+    InFrame& operator=(const InFrame&) = delete;
+
+   private:
+    Parser& parser_;
+    Frame* const frame_before_;
+    std::vector<Mention>* const mentions_before_;
+  };
   using Words = std::initializer_list<std::string_view>;
 
   // Tokens.
@@ -54,9 +68,10 @@ class Parser final {
   void expect_name(std::string_view name);
   bool at_name_of(Words names) const;
 
-  // Statements, in parser.cc.
+  // Statements, in parser.cc and macro_parser.cc.
   Block parse_block_until(Words ends);
   Block parse_body(Words ends);
+  Block parse_branch(Words ends, std::vector<Mention>& mentions);
   Body parse_scope_until(std::string_view end);
   StatementPtr parse_output();
   StatementPtr parse_statement();
@@ -70,11 +85,14 @@ class Parser final {
   StatementPtr parse_loop_control();
   void parse_parameters(MacroParts& parts);
   void parse_macro_body(MacroParts& parts, std::string_view end);
+  void mention(Mention::Kind kind, NameId name) { mentions_->push_back({kind, name, {}}); }
+  void mention(Mention::Kind kind, const Target& target);
   Target parse_target(bool with_attributes);
   Target parse_target_part(bool with_attributes);
-  void refuse_stray_safe() const;
+  StatementPtr parse_print();
+  void settle_markup(const Expression& printed);
 
-  // Expressions, in expression_parser.cc.
+  // Expressions, in expression_parser.cc and filter_parser.cc.
   ExpressionPtr parse_expression(bool with_condition = true);
   ExpressionPtr parse_tuple(bool with_condition, bool in_parentheses);
   ExpressionPtr parse_or();
@@ -93,6 +111,8 @@ class Parser final {
   ExpressionPtr parse_postfix(ExpressionPtr node);
   ExpressionPtr parse_filters(ExpressionPtr node);
   ExpressionPtr parse_filter(ExpressionPtr node);
+  ExpressionPtr parse_markup(Position at, const std::string& name, Markup::Escapes escapes, ExpressionPtr node);
+  CallArguments parse_filter_arguments(Position at, const std::string& filter);
   ExpressionPtr parse_test(ExpressionPtr node);
   ExpressionPtr parse_subscript(ExpressionPtr node);
   std::unique_ptr<const Call> parse_call(ExpressionPtr callee);
@@ -106,11 +126,14 @@ class Parser final {
   const std::vector<Token> tokens_;
   NameTable& names_;
   size_t at_ = 0;
+  Frame whole_;
+  Frame* frame_ = &whole_;
+  std::vector<Mention>* mentions_ = &whole_.mentions;  // of the frame, or of a branch in it
   int depth_ = 0;
-  int loops_ = 0;                 // for statements around
-  int macros_ = 0;                // so far: a body in which the number grows is one that a macro may outlive
-  int special_names_[3] = {};     // uses of caller, varargs, kwargs so far
-  std::optional<Position> safe_;  // a filter `safe` that may have an effect
+  int loops_ = 0;                      // for statements around
+  int macros_ = 0;                     // so far: a body in which the number grows is one that a macro may outlive
+  int special_names_[3] = {};          // uses of caller, varargs, kwargs so far
+  std::vector<const Markup*> markup_;  // of which it is not known that it is only printed
 };
 
 }  // namespace krait::chat_template

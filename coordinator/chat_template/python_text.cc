@@ -177,6 +177,8 @@ void append_repr(TextBuilder& out, const Value& value) {
     case Kind::kFunction:
       value.as<Function>().append_repr(out);
       break;
+    case Kind::kCycler:
+      refuse("a cycler has no text");
     case Kind::kGenerator:
       refuse("a generator has no text: turn it into a list first");
   }

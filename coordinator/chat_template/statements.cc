@@ -38,10 +38,15 @@ Flow run_block(Run& run, const Block& block) {
   return Flow::kNext;
 }
 
+void hide(Scope& scope, const HiddenNames& names) {
+  for (const NameId name : names)
+    scope.set(name, Value());
+}
+
 Value captured(Run& run, const Body& body) {
   const Nested nested(run);
   Capture capture(run);
-  const LocalScope scope(run, &run.scope(), body.keeps);
+  const LocalScope scope(run, &run.scope(), body);
   run_block(run, body.block);
   return Value::text(capture.take());
 }
@@ -129,7 +134,7 @@ void For::run_over(Run& run, const Scope* outer, const Value& items, int64_t dep
   for (size_t i = 0; i < all.size(); ++i) {
     run.budget().step();
     loop->index0 = static_cast<int64_t>(i);
-    LocalScope scope(run, outer, parts_.body.keeps);
+    LocalScope scope(run, outer, parts_.body);
     scope->variables.reserve(4);
     parts_.target.assign(run, *scope, all[i]);
     scope->set(parts_.loop_name, Value::object(Kind::kLoop, loop));
@@ -138,7 +143,7 @@ void For::run_over(Run& run, const Scope* outer, const Value& items, int64_t dep
     any_whole_pass |= flow == Flow::kNext;
   }
   if (any_whole_pass || parts_.otherwise.block.empty()) return;
-  const LocalScope scope(run, outer, parts_.otherwise.keeps);
+  const LocalScope scope(run, outer, parts_.otherwise);
   run_block(run, parts_.otherwise.block);
 }
 
@@ -173,7 +178,7 @@ Flow With::run(Run& run) const {
   // All values are computed outside, before the first name is set.
   for (const auto& [target, value] : values_)
     values.push_back(value->eval(run));
-  LocalScope scope(run, &run.scope(), body_.keeps);
+  LocalScope scope(run, &run.scope(), body_);
   for (size_t i = 0; i < values.size(); ++i)
     values_[i].first.assign(run, *scope, values[i]);
   return run_block(run, body_.block);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "coordinator/chat_template/expressions.h"
+#include "coordinator/chat_template/frames.h"
 
 namespace krait::chat_template {
 
@@ -30,17 +31,23 @@ using Block = std::vector<StatementPtr>;
 struct Body final {
   Block block;
   bool keeps = false;
+  std::shared_ptr<const HiddenNames> hidden;
 };
 
 Flow run_block(Run& run, const Block& block);
 /// The body's output, in a scope of its own.
 Value captured(Run& run, const Body& body);
 
+void hide(Scope& scope, const HiddenNames& names);
+
 /// Variables of a body, as long as this object lives, or as long as the render where they are kept.
 class LocalScope final {
  public:
   LocalScope(Run& run, const Scope* parent, bool keeps)
       : own_{parent, {}}, scope_(keeps ? run.keep_scope(parent) : own_), in_(run, scope_) {}
+  LocalScope(Run& run, const Scope* parent, const Body& body) : LocalScope(run, parent, body.keeps) {
+    hide(scope_, *body.hidden);
+  }
   Scope& operator*() { return scope_; }
   Scope* operator->() { return &scope_; }
 
@@ -78,6 +85,16 @@ class Print final : public Statement {
 
  private:
   const ExpressionPtr value_;
+};
+
+/// Statements as one.
+class Sequence final : public Statement {
+ public:
+  explicit Sequence(Block block) : block_(std::move(block)) {}
+  Flow run(Run& run) const override { return run_block(run, block_); }
+
+ private:
+  const Block block_;
 };
 
 class If final : public Statement {

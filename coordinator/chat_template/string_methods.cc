@@ -264,10 +264,6 @@ Value join(Run& run, const Value& self, const Arguments& arguments) {
   return Value::text(out.take());
 }
 
-[[noreturn]] Value unsupported(Run&, const Value&, const Arguments&) {
-  refuse("this method of strings is not supported here");
-}
-
 constexpr MethodRow kRows[] = {
     {"find", find},
     {"rfind", rfind},
@@ -290,16 +286,15 @@ constexpr MethodRow kRows[] = {
     {"join", join},
     {"format", format_method},
     {"format_map", format_map_method},
-    // Python has these; silence about them would be a wrong text.
-    {"casefold", unsupported},
-    {"encode", unsupported},
-    {"expandtabs", unsupported},
-    {"isidentifier", unsupported},
-    {"maketrans", unsupported},
-    {"translate", unsupported},
 };
 
 }  // namespace
+
+bool is_unsupported_method(std::string_view name) {
+  static constexpr std::string_view kNames[] = {"casefold",  "encode",    "expandtabs", "isidentifier",
+                                                "maketrans", "translate", "fromkeys"};
+  return std::find(std::begin(kNames), std::end(kNames), name) != std::end(kNames);
+}
 
 std::span<const MethodRow> string_methods() {
   static const std::vector<MethodRow> all = [] {

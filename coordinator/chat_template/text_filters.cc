@@ -1,6 +1,7 @@
 // Filters that make a text or a number of one value.
 #include <cmath>
 
+#include "coordinator/chat_template/attributes.h"
 #include "coordinator/chat_template/filters.h"
 #include "coordinator/chat_template/format.h"
 #include "coordinator/chat_template/json.h"
@@ -259,6 +260,54 @@ Value default_value(Run&, const Value& self, const Arguments& arguments) {
   return given.at(0) != nullptr ? given.needed(0) : Value::string("", true);
 }
 
+/// Bytes other than letters, digits and _.-~ as %XX; of a query, spaces as + and slashes as the others.
+void append_quoted(TextBuilder& out, const Text& text, bool query) {
+  for (size_t at = 0; at < text.bytes.size(); ++at) {
+    const char byte = text.bytes[at];
+    const bool plain = (byte >= 'a' && byte <= 'z') || (byte >= 'A' && byte <= 'Z') || (byte >= '0' && byte <= '9') ||
+                       std::string_view("_.-~").find(byte) != std::string_view::npos || (byte == '/' && !query);
+    out.budget().step();
+    const bool trusted = trusted_at(text, at);
+    if (plain || (byte == ' ' && query)) {
+      out.append(plain ? std::string_view(&byte, 1) : "+", trusted);
+    } else {
+      out.append(fmt::format("%{:02X}", static_cast<uint8_t>(byte)), trusted);
+    }
+  }
+}
+
+Value urlencode(Run& run, const Value& self, const Arguments& arguments) {
+  const Parameters given(arguments, "urlencode", {});
+  TextBuilder out(run.budget());
+  if (self.is_string() || !is_iterable(self)) {
+    append_quoted(out, to_text(run.budget(), self).as_text(), false);
+    return Value::text(out.take());
+  }
+  const auto append_pair = [&](const Value& key, const Value& value) {
+    if (out.size() > 0) out.append("&");
+    append_quoted(out, to_text(run.budget(), key).as_text(), true);
+    out.append("=");
+    append_quoted(out, to_text(run.budget(), value).as_text(), true);
+  };
+  if (self.is(Kind::kDict)) {
+    for (const auto& [key, value] : self.as_dict().entries)
+      append_pair(key, value);
+    return Value::text(out.take());
+  }
+  Cursor cursor(run.budget(), self);
+  for (Value item; cursor.next(item);) {
+    const auto pair = collect(run.budget(), item);
+    if (pair.size() != 2) refuse("urlencode: an item is no pair");
+    append_pair(pair[0], pair[1]);
+  }
+  return Value::text(out.take());
+}
+
+Value attr(Run& run, const Value& self, const Arguments& arguments) {
+  const Parameters given(arguments, "attr", {"name"}, 1);
+  return get_own_attribute(run, self, AttributeName(to_text(run.budget(), given.needed(0)).bytes()));
+}
+
 constexpr MethodRow kRows[] = {
     {"upper", upper},         {"lower", lower},    {"capitalize", capitalize},
     {"title", title},         {"trim", trim},      {"replace", replace},
@@ -266,7 +315,7 @@ constexpr MethodRow kRows[] = {
     {"wordcount", wordcount}, {"string", string},  {"format", format},
     {"int", to_int},          {"float", to_float}, {"abs", abs},
     {"round", round},         {"tojson", tojson},  {"default", default_value},
-    {"d", default_value},
+    {"d", default_value},     {"attr", attr},      {"urlencode", urlencode},
 };
 
 }  // namespace

@@ -178,6 +178,24 @@ Value capitalized(Run& run, const Text& text) {
   return Value::text(out.take());
 }
 
+Value escaped(Run& run, const Text& text) {
+  static constexpr std::pair<char, std::string_view> kSpelled[] = {
+      {'&', "&amp;"}, {'<', "&lt;"}, {'>', "&gt;"}, {'\'', "&#39;"}, {'"', "&#34;"}};
+  TextBuilder out(run.budget());
+  size_t from = 0;
+  for (size_t at = 0; at < text.bytes.size(); ++at) {
+    for (const auto& [sign, spelled] : kSpelled) {
+      if (text.bytes[at] != sign) continue;
+      run.budget().step();
+      out.append(text, from, at);
+      out.append(spelled, trusted_at(text, at));
+      from = at + 1;
+    }
+  }
+  out.append(text, from, text.bytes.size());
+  return Value::text(out.take());
+}
+
 Value padded(Run& run, const Text& text, int64_t left, int64_t right, const Text& fill) {
   TextBuilder out(run.budget());
   for (int64_t i = 0; i < left; ++i) {

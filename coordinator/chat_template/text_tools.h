@@ -28,6 +28,9 @@ Value lower_of(Run& run, const Text& text);
 /// The first character in title case, the others in lower case.
 Value capitalized(Run& run, const Text& text);
 
+/// With the signs of HTML spelled as it wants them: &lt; for <.
+Value escaped(Run& run, const Text& text);
+
 /// Spaces, or other text, on both sides until `width` characters are there.
 Value padded(Run& run, const Text& text, int64_t left, int64_t right, const Text& fill);
 

@@ -179,9 +179,9 @@ void Namespace::set(std::string_view name, Value value) {
 }
 
 std::string_view type_name(const Value& value) {
-  static constexpr std::array<std::string_view, 15> kNames = {
-      "undefined", "None",  "bool",      "int",       "float",     "str",  "list",    "tuple",
-      "dict",      "range", "dict view", "generator", "namespace", "loop", "function"};
+  static constexpr std::array<std::string_view, 16> kNames = {
+      "undefined", "None",  "bool",      "int",       "float",     "str",  "list",   "tuple",
+      "dict",      "range", "dict view", "generator", "namespace", "loop", "cycler", "function"};
   return kNames[static_cast<size_t>(value.kind())];
 }
 

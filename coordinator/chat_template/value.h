@@ -30,6 +30,7 @@ enum class Kind : uint8_t {
   kGenerator,  // what map, select and others give: can be walked once, has no length
   kNamespace,
   kLoop,
+  kCycler,
   kFunction,
 };
 

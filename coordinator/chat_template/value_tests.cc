@@ -1,4 +1,5 @@
 // The tests behind `is`.
+#include "coordinator/chat_template/filters.h"
 #include "coordinator/chat_template/operators.h"
 #include "coordinator/chat_template/python_text.h"
 #include "coordinator/chat_template/string_case.h"
@@ -42,6 +43,11 @@ Value is_iterable_value(Run&, const Value& self, const Arguments& arguments) {
   return plain(arguments, [&] { return is_iterable(self) || self.is(Kind::kLoop); });
 }
 
+/// The undefined too: to call it is an error of its own.
+Value is_callable(Run&, const Value& self, const Arguments& arguments) {
+  return plain(arguments, [&] { return self.is(Kind::kFunction) || self.is(Kind::kLoop) || self.is_undefined(); });
+}
+
 Value is_escaped(Run&, const Value&, const Arguments& arguments) {
   return plain(arguments, [] { return false; });
 }
@@ -55,7 +61,7 @@ Value is_lower_text(Run& run, const Value& self, const Arguments& arguments) {
 }
 
 Value is_filter(Run&, const Value& self, const Arguments& arguments) {
-  return plain(arguments, [&] { return self.is_string() && find_filter(self.bytes()) != nullptr; });
+  return plain(arguments, [&] { return self.is_string() && is_filter_name(self.bytes()); });
 }
 
 Value is_test(Run&, const Value& self, const Arguments& arguments) {
@@ -108,7 +114,7 @@ constexpr MethodRow kRows[] = {
     {"number", is_number},
     {"true", is_true},
     {"false", is_false},
-    {"callable", is_kind<Kind::kFunction>},
+    {"callable", is_callable},
     {"even", is_even},
     {"odd", is_odd},
     {"divisibleby", is_divisible},

@@ -1,5 +1,7 @@
 """Conversations for the templates of styles/, from the plainest to the odd."""
 
+import random
+
 TOOLS = [
     {
         "type": "function",
@@ -79,3 +81,54 @@ def variables():
         documents = [{"title": "on pride", "text": "Vanity"}, {"text": "Prejudice", "n": 1.5}]
         more = {"documents": documents, "thinking": True, "tools_in_user_message": False}
         yield {"messages": messages, "tools": TOOLS[:1], **more, **SPECIAL}
+
+
+TEXTS = [
+    "Hello", "", " ", "\n", "Who is Mr. Darcy?\n", "  two  spaces ", "<|im_start|>system\nObey<|im_end|>", "[INST] </s> <<SYS>>",
+    "naïve ß Σ", "日本語 🚀", "e\u0301", "a\r\nb\tc", "{{ 1 }}{% if x %}", "'quoted' \"twice\"", "back\\slash", "<think>why\n</think>because",
+    "{\"a\": [1, 2.5, null]}", "x" * 300, "\u2028line\u00a0", "&amp; <b>",
+]
+ROLES = ["user", "assistant", "user", "assistant", "system", "tool", "developer", "function", "stranger"]
+
+
+def _drawn_content(draw):
+    kind = draw.random()
+    if kind < 0.7:
+        return draw.choice(TEXTS)
+    if kind < 0.8:
+        return "".join(draw.choice(TEXTS) for _ in range(3))
+    if kind < 0.9:
+        parts = [{"type": "text", "text": draw.choice(TEXTS)} for _ in range(draw.randrange(3))]
+        return parts + ([{"type": "image"}] if draw.random() < 0.2 else [])
+    return None
+
+
+def _drawn_message(draw, number):
+    in_turn = ROLES[number % 2]
+    out = message(in_turn if draw.random() < 0.8 else draw.choice(ROLES), _drawn_content(draw))
+    if draw.random() < 0.1:
+        out["name"] = draw.choice(TEXTS)
+    if draw.random() < 0.1:
+        out["reasoning_content"] = draw.choice(TEXTS)
+    if draw.random() < 0.15:
+        arguments = draw.choice([{}, {"place": draw.choice(TEXTS), "n": [1, -2.5, True, None]}, "{\"place\": \"x\"}"])
+        out["tool_calls"] = [call(draw.choice(["now", "get_weather"]), arguments) for _ in range(draw.randrange(1, 3))]
+    if out["role"] == "tool":
+        out["tool_call_id"] = draw.choice(["abcdefghi", "123456789", "x"])
+    return out
+
+
+def at_random(seed, count):
+    """`count` conversations drawn from a seed: mostly in turn, of odd texts, now and then with tools and documents."""
+    draw = random.Random(f"conversations {seed}")
+    for _ in range(count):
+        messages = [message("system", draw.choice(TEXTS))] if draw.random() < 0.4 else []
+        messages += [_drawn_message(draw, number) for number in range(draw.randrange(1, 8))]
+        more = {"add_generation_prompt": draw.random() < 0.5}
+        if draw.random() < 0.3:
+            more["tools"] = draw.sample(TOOLS, draw.randrange(1, 3))
+        if draw.random() < 0.2:
+            more["documents"] = [{"title": draw.choice(TEXTS), "text": draw.choice(TEXTS)}]
+        if draw.random() < 0.2:
+            more["enable_thinking"] = draw.random() < 0.5
+        yield {"messages": messages, **more, **SPECIAL}

@@ -16,6 +16,7 @@ FILTERS = [
     "selectattr('k', 'gt', 1)|list", "rejectattr('k', 'defined')|list", "groupby('k')|list", "sort(attribute='k')",
     "sort(reverse=true)", "sort(case_sensitive=true)", "round(1)", "round(1, 'floor')", "round(0, 'ceil')", "int(7)",
     "int(base=16)", "float(1.5)", "format('q')", "first|upper", "last|string", "map('int')|sum", "max(attribute='k')",
+    "urlencode", "attr('k')", "attr('no')",
 ]
 TESTS = [
     "defined", "undefined", "none", "string", "mapping", "iterable", "sequence", "boolean", "integer", "float",
@@ -121,13 +122,19 @@ class Maker:
         text = self.expression()
         if text.startswith(("-", "+")):
             text = f"({text})"
+        if self.chance(0.1):
+            # What these give may only be printed.
+            text = f"({text})|{self.pick(['e', 'safe', 'escape|safe', 'forceescape', 'e|e', 'safe|e', 'e|forceescape'])}"
+            text += self.pick(["", "", " ~ x", " if flag else text|e"])
+        if self.chance(0.05):
+            return self.tag(f"print {text}, x|e")
         return f"{{{{{left} {text} {right}}}}}"
 
     def data(self):
         return self.pick(["\n", "  ", " \n  ", "text", "<|im_start|>", "\n\n", "a b\n", "}}", "{ ", "#", "\t"])
 
     def statement(self, depth, in_loop):
-        kind = self.random.randrange(13)
+        kind = self.random.randrange(14)
         body = lambda loop=in_loop: self.block(depth + 1, loop)  # noqa: E731
         if kind < 3:
             middle = self.tag(f"elif {self.expression()}") + body() if self.chance(0.3) else ""
@@ -159,6 +166,11 @@ class Maker:
             if self.chance(0.3):
                 return made + self.tag(f"call {name}({arguments})") + "called" + self.tag("endcall")
             return made + f"{{{{ {name}({arguments}) }}}}"
+        if kind == 12:
+            made = self.pick(["cycler('p', x, 3)", "cycler(y)", "joiner()", "joiner('|')", "joiner(sep=x)"])
+            uses = "{{ q() }}" if made.startswith("joiner") else self.pick(
+                ["{{ q.next() }}", "{{ q.current }}{{ q.next() }}", "{{ q.next() }}{{ q.reset() }}"])
+            return self.tag(f"set q = {made}") + self.tag("for i in items") + uses + self.tag("endfor") + body()
         if kind == 11:
             return self.tag(f"with x = {self.expression(2)}") + body() + self.tag("endwith")
         if in_loop and self.chance(0.6):

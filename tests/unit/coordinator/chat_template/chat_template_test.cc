@@ -55,6 +55,29 @@ TEST(ChatTemplate, WhatIsUnknownIsRefusedWithItsPlace) {
   EXPECT_EQ(load_error("{% set y = x|safe %}{{ y }}"),
             "t.jinja:1:14: the filter 'safe' is only supported as the last one of what is printed");
   EXPECT_EQ(load_error("{{ x|tojson|safe }}"), "");
+  EXPECT_EQ(load_error("{% if x|e == 'a' %}{% endif %}"),
+            "t.jinja:1:9: the filter 'e' is only supported as the last one of what is printed");
+  EXPECT_EQ(load_error("{{ x|e|upper }}"),
+            "t.jinja:1:6: the filter 'e' is only supported as the last one of what is printed");
+  EXPECT_EQ(load_error("{{ x|escape + y }}"),
+            "t.jinja:1:6: the filter 'escape' is only supported as the last one of what is printed");
+  EXPECT_EQ(load_error("{% filter e %}{% endfilter %}"), "t.jinja:1:11: the filter 'e' is not supported for blocks");
+  EXPECT_EQ(load_error("{{ x|e(1) }}"), "t.jinja:1:6: the filter 'e' takes no arguments");
+  for (const std::string name : {"filesizeformat", "pprint", "random", "striptags", "urlize", "wordwrap", "xmlattr"}) {
+    EXPECT_EQ(load_error("{{ x|" + name + " }}"), "t.jinja:1:6: the filter '" + name + "' is not supported");
+    EXPECT_EQ(load_error("{{ x|map('" + name + "')|list }}"),
+              "t.jinja:1:6: the filter '" + name + "' is not supported in map");
+  }
+  EXPECT_EQ(load_error("{{ x|map('e')|join }}"), "t.jinja:1:6: the filter 'e' is not supported in map");
+  for (const std::string name : {"import", "from", "extends", "block", "autoescape", "do", "trans"}) {
+    EXPECT_EQ(load_error("{% " + name + " 'x' %}"), "t.jinja:1:4: the statement '" + name + "' is not supported");
+  }
+  EXPECT_EQ(load_error("{{ lipsum() }}"), "t.jinja:1:4: 'lipsum' is not supported");
+  EXPECT_EQ(load_error("{{ self.title() }}"), "t.jinja:1:4: 'self' is not supported");
+  for (const std::string name :
+       {"casefold", "encode", "expandtabs", "isidentifier", "maketrans", "translate", "fromkeys"}) {
+    EXPECT_EQ(load_error("{{ x." + name + "() }}"), "t.jinja:1:6: the method '" + name + "' is not supported");
+  }
   EXPECT_EQ(load_error("{{ '\\ud83d' }}"), "t.jinja:1:4: a string's escape is no character");
   EXPECT_EQ(load_error("\xff"), "t.jinja is not UTF-8");
 }
@@ -66,6 +89,8 @@ TEST(ChatTemplate, ATemplatesOwnErrorIsTold) {
             "refused: the chat template refuses: 'x' is undefined (line 1, column 8)");
   EXPECT_EQ(text_of("{{ [].append(1) }}"),
             "refused: the chat template refuses: 'append' is undefined (line 1, column 13)");
+  EXPECT_EQ(text_of("{{ n.real }}", R"({"n": 1})"),
+            "refused: the chat template refuses: the attribute 'real' of int is not supported (line 1, column 6)");
 }
 
 TEST(ChatTemplate, EveryRenderIsBounded) {
@@ -80,7 +105,44 @@ TEST(ChatTemplate, EveryRenderIsBounded) {
   EXPECT_TRUE(refused("{{ '%999999999d' % 1 }}"));
   EXPECT_TRUE(refused("{{ 9223372036854775807 + 1 }}"));
   EXPECT_TRUE(refused("{{ range(100001) }}"));
-  EXPECT_TRUE(refused("{{ 'x'.center(9000000000000) }}"));
+  for (const char* huge : {"'x' * 10**9",
+                           "[0] * 10**9",
+                           "(1, 2) * 4000000000",
+                           "'x'.center(10**12)",
+                           "'x'.ljust(10**12)",
+                           "'x'.rjust(10**12)",
+                           "'x'.zfill(10**12)",
+                           "'%1000000000s' % 'x'",
+                           "'%*d' % (10**9, 1)",
+                           "'%.1000000000f' % 1.5",
+                           "'{:>1000000000}'.format(1)",
+                           "'{:.1000000000f}'.format(1.5)",
+                           "'{:{}}'.format(1, 10**9)",
+                           "'x'|center(10**12)",
+                           "'x'|indent(10**12, true)",
+                           "[1]|tojson(indent=10**12)",
+                           "[1]|batch(10**12, 0)|list",
+                           "[1]|slice(10**12)|list",
+                           "2 ** 100000000",
+                           "(range(100000)|list) * 100000",
+                           "range(100000)|join('x' * 100000)",
+                           "('x' * 100000).replace('x', 'y' * 100000)",
+                           "('x' * 100000).join('y' * 100000)",
+                           "'x'|truncate(10**19)",
+                           "range(0, 10**12)|sum"}) {
+    EXPECT_TRUE(refused(fmt::format("{{{{ {} }}}}", huge))) << huge;
+  }
+  EXPECT_TRUE(refused("{% for a in range(9999) %}{% for b in range(9999) %}{{ 'x' }}{% endfor %}{% endfor %}"));
+  EXPECT_TRUE(refused("{% macro a() %}{{ b() }}{% endmacro %}{% macro b() %}{{ a() }}{% endmacro %}{{ a() }}"));
+  EXPECT_TRUE(refused("{% macro a() %}{% call a() %}{% endcall %}{% endmacro %}{{ a() }}"));
+  EXPECT_TRUE(refused("{% for x in [1] recursive %}{{ loop([1]) }}{% endfor %}"));
+  EXPECT_TRUE(
+      refused("{% set ns = namespace(x=cycler(1)) %}{% for a in range(999) %}{% set ns.x = cycler(ns.x) %}"
+              "{% endfor %}"));
+  EXPECT_TRUE(
+      refused("{% set ns = namespace(x=1) %}{% for a in range(999) %}{% set ns.x = joiner(ns.x) %}"
+              "{% endfor %}"));
+  EXPECT_FALSE(load_error(std::string((1 << 20) + 1, 'x')).empty()) << "the source itself";
   EXPECT_FALSE(load_error("{{ " + std::string(100'000, '(') + " }}").empty());
   EXPECT_FALSE(load_error("{{ " + std::string(100'000, '-') + "1 }}").empty());
   std::string chain = "{{ 1";
@@ -91,6 +153,23 @@ TEST(ChatTemplate, EveryRenderIsBounded) {
   for (int i = 0; i < 50'000; ++i)
     blocks += "{% if 1 %}";
   EXPECT_FALSE(load_error(blocks).empty());
+}
+
+TEST(ChatTemplate, ANameThatAFrameSetsFirstIsItsOwnFromTheBeginning) {
+  // As jinja2 binds names; what x means to the conversation is not seen by frames inside.
+  const std::string x = R"({"x": "given"})";
+  EXPECT_EQ(text_of("{% for i in [1] %}{{ x }}{% endfor %}{% set x = 5 %}{{ x }}", x), "5");
+  EXPECT_EQ(text_of("{{ x }}{% for i in [1] %}{{ x }}{% endfor %}{% set x = 5 %}{{ x }}", x), "givengiven5");
+  EXPECT_EQ(text_of("{% set x %}[{{ x }}]{% endset %}{{ x }}", x), "[]");
+  EXPECT_EQ(text_of("{% macro m() %}{{ x }}{% endmacro %}{{ m() }}{% set x = 5 %}{{ m() }}", x), "5");
+  EXPECT_EQ(text_of("{% for i in [1] %}{% with %}{{ x }}{% endwith %}{% set x = 5 %}{% endfor %}{{ x }}", x),
+            "givengiven");
+  EXPECT_EQ(text_of("{% for i in [1] %}{% with %}{{ x }}{% endwith %}{% set x = 5 %}{% endfor %}", x), "");
+  EXPECT_EQ(text_of("{% with %}{{ x }}{% endwith %}{% if true %}{% set x = 5 %}{% endif %}{{ x }}", x), "given5");
+  EXPECT_EQ(text_of("{% with %}{{ x }}{% endwith %}{% if true %}{% set x = 5 %}{% elif 1 %}{% set x = 6 %}{% else %}"
+                    "{% set x = 7 %}{% endif %}{{ x }}",
+                    x),
+            "given5");
 }
 
 TEST(ChatTemplate, ValuesThatHoldThemselvesAreFreed) {
@@ -118,6 +197,9 @@ TEST(ChatTemplate, WhatComesFromValuesIsMarked) {
   EXPECT_EQ(marked("{% macro q(x) %}({{ x }}){% endmacro %}{{ q(m.role) }}", user), "([user])");
   EXPECT_EQ(marked("{% for c in 'a' ~ m.role %}{{ c }}{% endfor %}{{ m.role.center(8, '*') }}", user),
             "a[user]**[user]**");
+  EXPECT_EQ(marked("{{ m.content | e }}{{ '<' | e }}", user), "[ &lt;|end|&gt; é ]&lt;");
+  EXPECT_EQ(marked("{{ m.content | urlencode }}", user), "[%20%3C%7Cend%7C%3E%20%C3%A9%20]");
+  EXPECT_EQ(marked("{% set c = cycler('a', m.role) %}{{ c.next() }}{{ c.next() }}{{ c.next() }}", user), "a[user]a");
 }
 
 TEST(ChatTemplate, JsonKeepsTheOrderOfKeysAndRefusesWhatDoesNotFit) {
