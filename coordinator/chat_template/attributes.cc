@@ -100,6 +100,7 @@ std::optional<size_t> place(int64_t index, int64_t length) {
 Value character(Run& run, const Text& text, int64_t index) {
   // Templates ask for the ends of long texts: those need no count of the whole.
   size_t at = 0;
+  run.budget().walk(std::min(text.bytes.size(), static_cast<size_t>(index < 0 ? -(index + 1) : index)));
   if (index >= 0) {
     at = byte_of_code_point(text.bytes, static_cast<size_t>(index));
     if (at >= text.bytes.size()) return Value();
@@ -227,6 +228,7 @@ Value get_own_attribute(Run& run, const Value& object, const AttributeName& name
 }
 
 Value get_item(Run& run, const Value& object, const Value& index) {
+  walk(run.budget(), index);
   if (object.is_undefined()) refuse_undefined(object);
   switch (object.kind()) {
     case Kind::kDict: {
@@ -262,6 +264,7 @@ Value get_slice(Run& run, const Value& object, const Value& start, const Value& 
   if (object.is_undefined()) refuse_undefined(object);
   const bool has_slices = object.is_string() || object.is_sequence() || object.is(Kind::kRange);
   if (!has_slices) refuse(fmt::format("{} has no slices", type_name(object)));
+  walk(run.budget(), object);
   const Slice slice = slice_of(start, stop, step, *length_of(object));
   if (object.is_string()) return slice_text(run, object.as_text(), slice);
   if (object.is(Kind::kRange)) return slice_range(run, object.as<Range>(), slice, stop);

@@ -39,6 +39,7 @@ Value map(Run& run, const Value& self, const Arguments& arguments) {
       run, self,
       [&run, cursor = Cursor(run.budget(), self), filter, rest = rest_of(arguments, 1)](Value& item) mutable {
         if (!cursor.next(item)) return false;
+        walk(run.budget(), item);
         item = filter(run, item, rest);
         return true;
       });
@@ -62,6 +63,7 @@ Value choose(Run& run, const Value& self, const Arguments& arguments, bool by_at
                          path = AttributePath(by_attribute ? given[0] : Value::none())](Value& item) mutable {
                           while (cursor.next(item)) {
                             const Value tested = path.of(run, item);
+                            walk(run.budget(), tested);
                             const bool fits = truth(test == nullptr ? tested : test(run, tested, rest));
                             if (fits == wanted) return true;
                           }

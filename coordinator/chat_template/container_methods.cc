@@ -27,8 +27,9 @@ Value items(Run& run, const Value& self, const Arguments& arguments) {
   return view(run, self, arguments, ViewOf::kItems);
 }
 
-Value get(Run&, const Value& self, const Arguments& arguments) {
+Value get(Run& run, const Value& self, const Arguments& arguments) {
   const Parameters given(arguments, "get", {"", ""}, 1);
+  walk(run.budget(), given.needed(0));
   if (const Value* value = self.as_dict().find(given.needed(0))) return *value;
   return given.at(1) != nullptr ? given.needed(1) : Value::none();
 }
@@ -43,7 +44,7 @@ Value count(Run& run, const Value& self, const Arguments& arguments) {
   int64_t found = 0;
   Cursor cursor(run.budget(), self);
   for (Value item; cursor.next(item);)
-    found += equal(item, given.needed(0)) ? 1 : 0;
+    found += equal(run.budget(), item, given.needed(0)) ? 1 : 0;
   return Value::integer(found);
 }
 
@@ -59,7 +60,7 @@ Value index(Run& run, const Value& self, const Arguments& arguments) {
   Cursor cursor(run.budget(), self);
   Value item;
   for (int64_t i = 0; i < last && cursor.next(item); ++i) {
-    if (i >= first && equal(item, given.needed(0))) return Value::integer(i);
+    if (i >= first && equal(run.budget(), item, given.needed(0))) return Value::integer(i);
   }
   refuse("the item is not in the list");
 }
@@ -70,11 +71,11 @@ Value cycle(Run&, const Value& self, const Arguments& arguments) {
   return given[static_cast<size_t>(self.as<Loop>().index0) % given.size()];
 }
 
-Value changed(Run&, const Value& self, const Arguments& arguments) {
+Value changed(Run& run, const Value& self, const Arguments& arguments) {
   if (!arguments.named.empty()) refuse("loop.changed() takes no named arguments");
   auto& loop = self.as<Loop>();
   Value now = Value::tuple(arguments.positional);
-  const bool differs = !loop.last_changed || !equal(*loop.last_changed, now);
+  const bool differs = !loop.last_changed || !equal(run.budget(), *loop.last_changed, now);
   if (differs && !loop.over) loop.last_changed = std::move(now);
   return Value::boolean(differs);
 }

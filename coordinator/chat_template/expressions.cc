@@ -79,6 +79,7 @@ Value DictLiteral::compute(Run& run) const {
     Value made_key = key->eval(run);
     Value made = value->eval(run);
     run.set_position(at());
+    walk(run.budget(), made_key);
     dict->set(std::move(made_key), std::move(made));
   }
   return Value::dict(std::move(dict));
@@ -162,7 +163,10 @@ Value Call::call_with(Run& run, const Value* caller) const {
   Arguments arguments = arguments_.eval(run);
   if (caller != nullptr) arguments.named.emplace_back("caller", *caller);
   run.set_position(at());
-  if (method != nullptr) return method(run, callee, arguments);
+  if (method != nullptr) {
+    walk(run.budget(), callee);
+    return method(run, callee, arguments);
+  }
   if (body != nullptr) return body(run, arguments);
   return call_value(run, callee, std::move(arguments));
 }
@@ -170,6 +174,7 @@ Value Call::call_with(Run& run, const Value* caller) const {
 Value Applied::apply_to(Run& run, const Value& subject) const {
   const Arguments arguments = arguments_.eval(run);
   run.set_position(at());
+  walk(run.budget(), subject);
   return method_(run, subject, arguments);
 }
 

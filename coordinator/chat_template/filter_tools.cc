@@ -39,11 +39,11 @@ Value without_case(Run& run, const Value& value) {
   return value.is_string() ? lower_of(run, value.as_text()) : value;
 }
 
-void sort_by_keys(std::vector<Value>& items, std::vector<Value> keys, bool reverse) {
+void sort_by_keys(Budget& budget, std::vector<Value>& items, std::vector<Value> keys, bool reverse) {
   std::vector<size_t> order(items.size());
   std::iota(order.begin(), order.end(), size_t{0});
   std::stable_sort(order.begin(), order.end(),
-                   [&](size_t a, size_t b) { return reverse ? less(keys[b], keys[a]) : less(keys[a], keys[b]); });
+                   [&](size_t a, size_t b) { return less(budget, keys[reverse ? b : a], keys[reverse ? a : b]); });
   std::vector<Value> sorted;
   sorted.reserve(items.size());
   for (const size_t at : order)

@@ -23,7 +23,7 @@ class AttributePath final {
 Value without_case(Run& run, const Value& value);
 
 /// Sorts `items` by their keys, stable; `reverse` keeps the order of equals, as Python does.
-void sort_by_keys(std::vector<Value>& items, std::vector<Value> keys, bool reverse);
+void sort_by_keys(Budget& budget, std::vector<Value>& items, std::vector<Value> keys, bool reverse);
 
 /// A generator that asks `next`; `depth`: of what it holds.
 Value make_generator(Run& run, const Value& source, std::function<bool(Value&)> next);

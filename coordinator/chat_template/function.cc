@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "coordinator/chat_template/run.h"
+
 namespace krait::chat_template {
 
 Parameters::Parameters(const Arguments& arguments, std::string_view function,
@@ -50,6 +52,11 @@ const Text& need_text(const Value& value, std::string_view what) {
 
 void Function::append_repr(TextBuilder&) const {
   refuse("a function has no text");
+}
+
+Value BoundMethod::call(Run& run, Arguments arguments) {
+  walk(run.budget(), self);
+  return method(run, self, arguments);
 }
 
 Method find_method(std::span<const MethodRow> table, std::string_view name) {

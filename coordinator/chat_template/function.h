@@ -63,7 +63,7 @@ struct BoundMethod final : Function {
   BoundMethod(Value of, Method what) : self(std::move(of)), method(what) {
     if (self.shared()) depth = self.shared()->depth + 1;
   }
-  Value call(Run& run, Arguments arguments) override { return method(run, self, arguments); }
+  Value call(Run& run, Arguments arguments) override;
   Value self;
   Method method;
 };

@@ -43,6 +43,7 @@ void add_pairs(Run& run, Dict& dict, const Value& from) {
   for (Value item; cursor.next(item);) {
     auto pair = collect(run.budget(), item);
     if (pair.size() != 2) refuse("dict: an item is no pair");
+    walk(run.budget(), pair[0]);
     dict.set(std::move(pair[0]), std::move(pair[1]));
   }
 }

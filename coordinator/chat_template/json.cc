@@ -137,7 +137,8 @@ class JsonWriter final {
     for (const auto& entry : dict.entries)
       order.push_back(&entry);
     if (style_.sort_keys) {
-      std::stable_sort(order.begin(), order.end(), [](auto* a, auto* b) { return less(a->first, b->first); });
+      std::stable_sort(order.begin(), order.end(),
+                       [&](auto* a, auto* b) { return less(out_.budget(), a->first, b->first); });
     }
     out_.append("{");
     ++level_;

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "coordinator/chat_template/format.h"
+#include "coordinator/chat_template/text_tools.h"
 
 namespace krait::chat_template {
 namespace {
@@ -170,8 +171,9 @@ Value negate(const Value& value, bool negative) {
 bool contains(Run& run, const Value& item, const Value& container) {
   switch (container.kind()) {
     case Kind::kString:
-      return container.bytes().find(need_text(item, "'in <string>'").bytes) != std::string::npos;
+      return find_text(run.budget(), container.bytes(), need_text(item, "'in <string>'").bytes) != std::string::npos;
     case Kind::kDict:
+      walk(run.budget(), item);
       return container.as_dict().find(item) != nullptr;
     case Kind::kView:
       if (container.as<View>().of == ViewOf::kKeys) return container.as<View>().dict.as_dict().find(item) != nullptr;
@@ -181,7 +183,7 @@ bool contains(Run& run, const Value& item, const Value& container) {
   }
   Cursor cursor(run.budget(), container);
   for (Value other; cursor.next(other);) {
-    if (equal(item, other)) return true;
+    if (equal(run.budget(), item, other)) return true;
   }
   return false;
 }
@@ -189,17 +191,17 @@ bool contains(Run& run, const Value& item, const Value& container) {
 bool compare(Run& run, Comparison op, const Value& a, const Value& b) {
   switch (op) {
     case Comparison::kEqual:
-      return equal(a, b);
+      return equal(run.budget(), a, b);
     case Comparison::kNotEqual:
-      return !equal(a, b);
+      return !equal(run.budget(), a, b);
     case Comparison::kLess:
-      return less(a, b);
+      return less(run.budget(), a, b);
     case Comparison::kLessEqual:
-      return less(a, b) || equal(a, b);
+      return less(run.budget(), a, b) || equal(run.budget(), a, b);
     case Comparison::kGreater:
-      return less(b, a);
+      return less(run.budget(), b, a);
     case Comparison::kGreaterEqual:
-      return less(b, a) || equal(a, b);
+      return less(run.budget(), b, a) || equal(run.budget(), a, b);
     case Comparison::kIn:
       return contains(run, a, b);
     case Comparison::kNotIn:

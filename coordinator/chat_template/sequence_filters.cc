@@ -100,7 +100,7 @@ Value dictsort(Run& run, const Value& self, const Arguments& arguments) {
     const Value& sorted_by = by == "key" ? key : value;
     keys.push_back(given.flag(0, false) ? sorted_by : without_case(run, sorted_by));
   }
-  sort_by_keys(pairs, std::move(keys), given.flag(2, false));
+  sort_by_keys(run.budget(), pairs, std::move(keys), given.flag(2, false));
   return Value::list(std::move(pairs));
 }
 
@@ -134,7 +134,7 @@ Value sort(Run& run, const Value& self, const Arguments& arguments) {
     run.budget().take(sizeof(List) + key.size() * sizeof(Value));
     keys.push_back(Value::list(std::move(key)));
   }
-  sort_by_keys(all, std::move(keys), given.flag(0, false));
+  sort_by_keys(run.budget(), all, std::move(keys), given.flag(0, false));
   return Value::list(std::move(all));
 }
 
@@ -148,7 +148,7 @@ Value extreme(Run& run, const Value& self, const Arguments& arguments, bool most
   for (Value item; cursor.next(item);) {
     Value key = path.of(run, item);
     if (!given.flag(0, false)) key = without_case(run, key);
-    if (any && !(most ? less(best_key, key) : less(key, best_key))) continue;
+    if (any && !(most ? less(run.budget(), best_key, key) : less(run.budget(), key, best_key))) continue;
     any = true;
     best = item;
     best_key = std::move(key);
@@ -185,6 +185,7 @@ Value unique(Run& run, const Value& self, const Arguments& arguments) {
     Value key = path.of(run, item);
     if (!given.flag(0, false)) key = without_case(run, key);
     run.budget().take(2 * sizeof(Value));
+    walk(run.budget(), key);
     if (seen.find(key) != nullptr) continue;
     seen.set(std::move(key), Value::none());
     out.push_back(item);
@@ -204,12 +205,12 @@ Value groupby(Run& run, const Value& self, const Arguments& arguments) {
   std::vector<Value> keys;
   for (const Value& item : all)
     keys.push_back(key_of(item));
-  sort_by_keys(all, std::move(keys), false);
+  sort_by_keys(run.budget(), all, std::move(keys), false);
   std::vector<Value> groups;
   for (size_t begin = 0; begin < all.size();) {
     const Value key = key_of(all[begin]);
     size_t end = begin + 1;
-    while (end < all.size() && equal(key_of(all[end]), key))
+    while (end < all.size() && equal(run.budget(), key_of(all[end]), key))
       ++end;
     std::vector<Value> group(all.begin() + static_cast<std::ptrdiff_t>(begin),
                              all.begin() + static_cast<std::ptrdiff_t>(end));

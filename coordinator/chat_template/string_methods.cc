@@ -29,24 +29,25 @@ std::optional<ByteRange> window(const Text& text, const Value* start, const Valu
 }
 
 /// Index of the first or last place of a text within another, or -1.
-int64_t search(const Value& self, const Arguments& arguments, std::string_view name, bool from_end) {
+int64_t search(Run& run, const Value& self, const Arguments& arguments, std::string_view name, bool from_end) {
   const Parameters given(arguments, name, {"", "", ""}, 1);
   const Text& text = text_of(self);
   const Text& wanted = need_text(given.needed(0), name);
   const auto part = window(text, given.at(1), given.at(2));
   if (!part) return -1;
   const std::string_view in = std::string_view(text.bytes).substr(part->begin, part->end - part->begin);
-  const size_t found = from_end ? in.rfind(wanted.bytes) : in.find(wanted.bytes);
+  const size_t found =
+      from_end ? find_last_text(run.budget(), in, wanted.bytes) : find_text(run.budget(), in, wanted.bytes);
   if (found == in.npos) return -1;
   return static_cast<int64_t>(count_code_points(std::string_view(text.bytes).substr(0, part->begin + found)));
 }
 
-Value find(Run&, const Value& self, const Arguments& arguments) {
-  return Value::integer(search(self, arguments, "find", false));
+Value find(Run& run, const Value& self, const Arguments& arguments) {
+  return Value::integer(search(run, self, arguments, "find", false));
 }
 
-Value rfind(Run&, const Value& self, const Arguments& arguments) {
-  return Value::integer(search(self, arguments, "rfind", true));
+Value rfind(Run& run, const Value& self, const Arguments& arguments) {
+  return Value::integer(search(run, self, arguments, "rfind", true));
 }
 
 Value must_find(int64_t found) {
@@ -54,12 +55,12 @@ Value must_find(int64_t found) {
   return Value::integer(found);
 }
 
-Value index(Run&, const Value& self, const Arguments& arguments) {
-  return must_find(search(self, arguments, "index", false));
+Value index(Run& run, const Value& self, const Arguments& arguments) {
+  return must_find(search(run, self, arguments, "index", false));
 }
 
-Value rindex(Run&, const Value& self, const Arguments& arguments) {
-  return must_find(search(self, arguments, "rindex", true));
+Value rindex(Run& run, const Value& self, const Arguments& arguments) {
+  return must_find(search(run, self, arguments, "rindex", true));
 }
 
 Value count(Run& run, const Value& self, const Arguments& arguments) {
@@ -71,7 +72,8 @@ Value count(Run& run, const Value& self, const Arguments& arguments) {
   const std::string_view in = std::string_view(text.bytes).substr(part->begin, part->end - part->begin);
   if (wanted.empty()) return Value::integer(static_cast<int64_t>(count_code_points(in)) + 1);
   int64_t found = 0;
-  for (size_t at = in.find(wanted); at != in.npos; at = in.find(wanted, at + wanted.size())) {
+  for (size_t at = find_text(run.budget(), in, wanted); at != in.npos;
+       at = find_text(run.budget(), in, wanted, at + wanted.size())) {
     run.budget().step();
     ++found;
   }
@@ -103,7 +105,7 @@ Value endswith(Run&, const Value& self, const Arguments& arguments) {
 
 Value strip_by(Run& run, const Value& self, const Arguments& arguments, bool left, bool right) {
   const Parameters given(arguments, "strip", {""});
-  const ByteRange rest = stripped(text_of(self), given.text(0), left, right);
+  const ByteRange rest = stripped(run.budget(), text_of(self), given.text(0), left, right);
   return part_of(run, text_of(self), rest.begin, rest.end);
 }
 
@@ -141,11 +143,11 @@ std::vector<ByteRange> split_at_space(const Text& text, int64_t most) {
   }
 }
 
-std::vector<ByteRange> split_at_text(const Text& text, const std::string& at, int64_t most) {
+std::vector<ByteRange> split_at_text(Run& run, const Text& text, const std::string& at, int64_t most) {
   std::vector<ByteRange> parts;
   size_t begin = 0;
   while (most < 0 || static_cast<int64_t>(parts.size()) < most) {
-    const size_t found = text.bytes.find(at, begin);
+    const size_t found = find_text(run.budget(), text.bytes, at, begin);
     if (found == std::string::npos) break;
     parts.push_back({begin, found});
     begin = found + at.size();
@@ -155,11 +157,11 @@ std::vector<ByteRange> split_at_text(const Text& text, const std::string& at, in
 }
 
 /// The same from the end.
-std::vector<ByteRange> rsplit_at_text(const Text& text, const std::string& at, int64_t most) {
+std::vector<ByteRange> rsplit_at_text(Run& run, const Text& text, const std::string& at, int64_t most) {
   std::vector<ByteRange> parts;
   size_t end = text.bytes.size();
   while ((most < 0 || static_cast<int64_t>(parts.size()) < most) && end >= at.size()) {
-    const size_t found = text.bytes.rfind(at, end - at.size());
+    const size_t found = find_last_text(run.budget(), std::string_view(text.bytes).substr(0, end), at);
     if (found == std::string::npos) break;
     parts.push_back({found + at.size(), end});
     end = found;
@@ -194,7 +196,8 @@ Value split_by(Run& run, const Value& self, const Arguments& arguments, bool fro
   const Text* at = given.text(0);
   if (at == nullptr) return parts_of(run, text, from_end ? rsplit_at_space(text, most) : split_at_space(text, most));
   if (at->bytes.empty()) refuse("empty separator");
-  return parts_of(run, text, from_end ? rsplit_at_text(text, at->bytes, most) : split_at_text(text, at->bytes, most));
+  return parts_of(run, text,
+                  from_end ? rsplit_at_text(run, text, at->bytes, most) : split_at_text(run, text, at->bytes, most));
 }
 
 Value split(Run& run, const Value& self, const Arguments& arguments) {
@@ -215,7 +218,8 @@ Value partition_at(Run& run, const Value& self, const Arguments& arguments, bool
   const Text& text = text_of(self);
   const std::string& at = need_text(given.needed(0), "partition").bytes;
   if (at.empty()) refuse("empty separator");
-  const size_t found = from_end ? text.bytes.rfind(at) : text.bytes.find(at);
+  const size_t found =
+      from_end ? find_last_text(run.budget(), text.bytes, at) : find_text(run.budget(), text.bytes, at);
   const Value nothing = Value::string("", true);
   if (found == std::string::npos) {
     return from_end ? Value::tuple({nothing, nothing, self}) : Value::tuple({self, nothing, nothing});

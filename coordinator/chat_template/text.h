@@ -26,6 +26,12 @@ class Budget final {
     if (--steps_left_ < 0) [[unlikely]]
       out_of_steps();
   }
+  /// Bytes or items that are looked at without an evaluation of their own.
+  void walk(size_t count) {
+    steps_left_ -= static_cast<int64_t>(count / kWalkedInAStep);
+    if (steps_left_ < 0) [[unlikely]]
+      out_of_steps();
+  }
   /// Memory that a value takes. What is freed does not come back: the sum bounds the time too.
   void take(size_t bytes) {
     bytes_left_ -= static_cast<int64_t>(bytes);
@@ -40,6 +46,7 @@ class Budget final {
   void leave() { --depth_; }
 
  private:
+  static constexpr size_t kWalkedInAStep = 16;
   static constexpr size_t kOverflow = size_t{1} << 62;
   static const int kMaxDepth;
   [[noreturn]] static void out_of_steps();

@@ -54,7 +54,7 @@ Value title(Run& run, const Value& self, const Arguments& arguments) {
 Value trim(Run& run, const Value& self, const Arguments& arguments) {
   const Parameters given(arguments, "trim", {"chars"});
   const Value text = to_text(run.budget(), self);
-  const ByteRange rest = stripped(text.as_text(), given.text(0), true, true);
+  const ByteRange rest = stripped(run.budget(), text.as_text(), given.text(0), true, true);
   return part_of(run, text.as_text(), rest.begin, rest.end);
 }
 
@@ -305,6 +305,7 @@ Value urlencode(Run& run, const Value& self, const Arguments& arguments) {
 
 Value attr(Run& run, const Value& self, const Arguments& arguments) {
   const Parameters given(arguments, "attr", {"name"}, 1);
+  walk(run.budget(), given.needed(0));
   return get_own_attribute(run, self, AttributeName(to_text(run.budget(), given.needed(0)).bytes()));
 }
 

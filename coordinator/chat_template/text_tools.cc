@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <cstring>
 
 namespace krait::chat_template {
 namespace {
@@ -87,10 +88,11 @@ Value part_of(Run& run, const Text& text, size_t begin, size_t end) {
   return Value::text(out.take());
 }
 
-ByteRange stripped(const Text& text, const Text* chars, bool left, bool right) {
+ByteRange stripped(Budget& budget, const Text& text, const Text* chars, bool left, bool right) {
   const std::string& bytes = text.bytes;
   const auto goes = [&](size_t begin, size_t end, char32_t c) {
     if (chars == nullptr) return is_space(c);
+    budget.walk(chars->bytes.size());
     return chars->bytes.find(bytes.substr(begin, end - begin)) != std::string::npos;
   };
   ByteRange out{0, bytes.size()};
@@ -124,6 +126,28 @@ std::vector<ByteRange> lines_of(std::string_view text, bool keep_ends) {
   return lines;
 }
 
+size_t find_text(Budget& budget, std::string_view text, std::string_view wanted, size_t from) {
+  if (from > text.size()) return text.npos;
+  // Unlike std::string's, memmem is never quadratic.
+  const void* found = memmem(text.data() + from, text.size() - from, wanted.data(), wanted.size());
+  const size_t at = found == nullptr ? text.npos : static_cast<size_t>(static_cast<const char*>(found) - text.data());
+  budget.walk(std::min(at, text.size()) - from + wanted.size());
+  return at;
+}
+
+size_t find_last_text(Budget& budget, std::string_view text, std::string_view wanted) {
+  constexpr size_t kShort = 64;
+  if (wanted.size() <= kShort) {
+    const size_t at = text.rfind(wanted);
+    budget.walk((text.size() - (at == text.npos ? 0 : at)) * wanted.size());
+    return at;
+  }
+  const std::string backwards(text.rbegin(), text.rend());
+  const size_t at = find_text(budget, backwards, std::string(wanted.rbegin(), wanted.rend()));
+  budget.walk(text.size());
+  return at == text.npos ? at : text.size() - at - wanted.size();
+}
+
 Value replaced(Run& run, const Text& text, const Text& old, const Text& with, int64_t most) {
   TextBuilder out(run.budget());
   const std::string& bytes = text.bytes;
@@ -131,7 +155,7 @@ Value replaced(Run& run, const Text& text, const Text& old, const Text& with, in
   size_t from = 0;
   for (int64_t done = 0; most < 0 || done < most; ++done) {
     run.budget().step();
-    const size_t found = bytes.find(old.bytes, from);
+    const size_t found = find_text(run.budget(), bytes, old.bytes, from);
     if (found == bytes.npos) break;
     out.append(text, plain, found);
     out.append(with);

@@ -13,10 +13,15 @@ namespace krait::chat_template {
 Value part_of(Run& run, const Text& text, size_t begin, size_t end);
 
 /// The bytes of `text` that are left without whitespace, or without the characters of `chars` where that is given.
-ByteRange stripped(const Text& text, const Text* chars, bool left, bool right);
+ByteRange stripped(Budget& budget, const Text& text, const Text* chars, bool left, bool right);
 
 /// Lines as str.splitlines() cuts them.
 std::vector<ByteRange> lines_of(std::string_view text, bool keep_ends);
+
+/// Where `wanted` begins in `text` at or behind `from`, or npos, in time that grows with the sum of their lengths.
+size_t find_text(Budget& budget, std::string_view text, std::string_view wanted, size_t from = 0);
+/// The last place where it begins.
+size_t find_last_text(Budget& budget, std::string_view text, std::string_view wanted);
 
 /// Python's str.replace; `most` < 0: all.
 Value replaced(Run& run, const Text& text, const Text& old, const Text& with, int64_t most);

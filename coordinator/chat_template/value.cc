@@ -40,15 +40,20 @@ int compare_numbers(const Value& a, const Value& b) {
   return x < y ? -1 : x > y ? 1 : 0;
 }
 
-bool equal_items(const std::vector<Value>& a, const std::vector<Value>& b) {
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(), equal);
+constexpr int kMaxKeyItems = 1000;  // of a tuple that is a dict's key
+
+bool same(Budget* budget, const Value& a, const Value& b);
+
+bool equal_items(Budget* budget, const std::vector<Value>& a, const std::vector<Value>& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [&](const Value& one, const Value& other) { return same(budget, one, other); });
 }
 
-bool equal_dicts(const Dict& a, const Dict& b) {
+bool equal_dicts(Budget* budget, const Dict& a, const Dict& b) {
   if (a.entries.size() != b.entries.size()) return false;
   return std::all_of(a.entries.begin(), a.entries.end(), [&](const auto& entry) {
     const Value* other = b.find(entry.first);
-    return other != nullptr && equal(entry.second, *other);
+    return other != nullptr && same(budget, entry.second, *other);
   });
 }
 
@@ -128,7 +133,7 @@ size_t Dict::place(const Value& key) const {
   }
   if (!key.is_string()) hash_key(key);  // refuses what has none
   for (size_t i = 0; i < entries.size(); ++i) {
-    if (equal(entries[i].first, key)) return i;
+    if (same(nullptr, entries[i].first, key)) return i;
   }
   return kNowhere;
 }
@@ -196,10 +201,15 @@ bool truth(const Value& value) {
       break;
   }
   if (value.is_whole()) return value.as_int() != 0;
+  if (value.is_string()) return !value.bytes().empty();
   return length_of(value).value_or(1) != 0;
 }
 
-bool equal(const Value& a, const Value& b) {
+namespace {
+
+/// Without a budget for keys of dicts: what has a hash_key is small, or a text.
+bool same(Budget* budget, const Value& a, const Value& b) {
+  if (budget != nullptr) budget->step();
   if (a.is_number() && b.is_number()) return compare_numbers(a, b) == 0;
   if (a.kind() != b.kind()) return false;
   switch (a.kind()) {
@@ -207,12 +217,13 @@ bool equal(const Value& a, const Value& b) {
     case Kind::kNone:
       return true;
     case Kind::kString:
+      if (budget != nullptr && a.bytes().size() == b.bytes().size()) budget->walk(a.bytes().size());
       return a.bytes() == b.bytes();
     case Kind::kList:
     case Kind::kTuple:
-      return equal_items(a.items(), b.items());
+      return equal_items(budget, a.items(), b.items());
     case Kind::kDict:
-      return equal_dicts(a.as_dict(), b.as_dict());
+      return equal_dicts(budget, a.as_dict(), b.as_dict());
     case Kind::kRange:
       return equal_ranges(a.as<Range>(), b.as<Range>());
     case Kind::kView:
@@ -223,21 +234,9 @@ bool equal(const Value& a, const Value& b) {
   }
 }
 
-bool less(const Value& a, const Value& b) {
-  if (a.is_number() && b.is_number()) return compare_numbers(a, b) == -1;
-  if (a.is_string() && b.is_string()) return a.bytes() < b.bytes();  // UTF-8 sorts as its code points do
-  if (a.is_sequence() && a.kind() == b.kind()) {
-    const auto& x = a.items();
-    const auto& y = b.items();
-    for (size_t i = 0; i < std::min(x.size(), y.size()); ++i) {
-      if (!equal(x[i], y[i])) return less(x[i], y[i]);
-    }
-    return x.size() < y.size();
-  }
-  refuse(fmt::format("'<' is not supported between {} and {}", type_name(a), type_name(b)));
-}
-
-std::string hash_key(const Value& value) {
+/// `items_left`: of tuples inside tuples, which may share them and be many times larger than their memory.
+std::string key_of(const Value& value, int& items_left) {
+  if (--items_left < 0) refuse("a key has too many items");
   switch (value.kind()) {
     case Kind::kString:
       return "s" + value.bytes();
@@ -256,7 +255,7 @@ std::string hash_key(const Value& value) {
     case Kind::kTuple: {
       std::string out = "t";
       for (const Value& item : value.items()) {
-        const std::string part = hash_key(item);
+        const std::string part = key_of(item, items_left);
         out += fmt::format("{}:{}", part.size(), part);
       }
       return out;
@@ -268,6 +267,39 @@ std::string hash_key(const Value& value) {
     default:
       return fmt::format("o{}", static_cast<const void*>(value.shared().get()));
   }
+}
+
+}  // namespace
+
+bool equal(Budget& budget, const Value& a, const Value& b) {
+  return same(&budget, a, b);
+}
+
+void walk(Budget& budget, const Value& value) {
+  if (value.is_string()) budget.walk(value.bytes().size());
+}
+
+bool less(Budget& budget, const Value& a, const Value& b) {
+  budget.step();
+  if (a.is_number() && b.is_number()) return compare_numbers(a, b) == -1;
+  if (a.is_string() && b.is_string()) {
+    budget.walk(std::min(a.bytes().size(), b.bytes().size()));
+    return a.bytes() < b.bytes();  // UTF-8 sorts as its code points do
+  }
+  if (a.is_sequence() && a.kind() == b.kind()) {
+    const auto& x = a.items();
+    const auto& y = b.items();
+    for (size_t i = 0; i < std::min(x.size(), y.size()); ++i) {
+      if (!equal(budget, x[i], y[i])) return less(budget, x[i], y[i]);
+    }
+    return x.size() < y.size();
+  }
+  refuse(fmt::format("'<' is not supported between {} and {}", type_name(a), type_name(b)));
+}
+
+std::string hash_key(const Value& value) {
+  int items_left = kMaxKeyItems;
+  return key_of(value, items_left);
 }
 
 bool is_iterable(const Value& value) {

@@ -140,10 +140,12 @@ std::string_view type_name(const Value& value);
 
 bool truth(const Value& value);
 /// ==, also between types.
-bool equal(const Value& a, const Value& b);
+bool equal(Budget& budget, const Value& a, const Value& b);
 /// Whether a < b. Refuses what Python does not order.
-bool less(const Value& a, const Value& b);
-/// A text that is the same for keys that are equal. Refuses what Python cannot hash.
+bool less(Budget& budget, const Value& a, const Value& b);
+/// What it costs to look at a value as a whole, where it is a text: filters, tests and methods do.
+void walk(Budget& budget, const Value& value);
+/// A text that is the same for keys that are equal. Refuses what Python cannot hash, and tuples of very many items.
 std::string hash_key(const Value& value);
 
 /// Refuses containers nested beyond limits::kMaxTemplateNesting, so that later walks need not count.

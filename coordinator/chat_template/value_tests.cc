@@ -70,7 +70,7 @@ Value is_test(Run&, const Value& self, const Arguments& arguments) {
 
 /// self % number == rest.
 bool leaves(Run& run, const Value& self, const Value& number, int64_t rest) {
-  return equal(apply(run, Operator::kModulo, self, number), Value::integer(rest));
+  return equal(run.budget(), apply(run, Operator::kModulo, self, number), Value::integer(rest));
 }
 
 Value is_even(Run& run, const Value& self, const Arguments& arguments) {

@@ -155,6 +155,57 @@ TEST(ChatTemplate, EveryRenderIsBounded) {
   EXPECT_FALSE(load_error(blocks).empty());
 }
 
+TEST(ChatTemplate, LookingAtLargeValuesCountsToo) {
+  // None of these makes anything; each would take minutes.
+  const std::string large =
+      "{% set s = 'a' * 10000000 %}{% set t = s ~ '' %}{% set l = range(100000)|list %}"
+      "{% set m = l[:] %}{% set d = {1:1, 2:1, 3:1, 4:1, 5:1, 6:1, 7:1, 8:1, 9:1} %}"
+      "{% for a in range(100000) %}{% set x = ";
+  for (const char* looked : {"s|length",
+                             "s == t",
+                             "s < t",
+                             "s[5000000]",
+                             "s[-5000000]",
+                             "s|wordcount",
+                             "s|int",
+                             "s|float",
+                             "s.find('b')",
+                             "s.rfind('b')",
+                             "'b' in s",
+                             "s.count('b')",
+                             "s.isalpha()",
+                             "s is upper",
+                             "l == m",
+                             "m in [l]",
+                             "d[s]",
+                             "d.get(s)",
+                             "s in d",
+                             "{s: 1, 1:1, 2:1, 3:1, 4:1, 5:1, 6:1, 7:1, 8:1}",
+                             "[s]|map('length')|list",
+                             "[s]|select('upper')|list",
+                             "[t, s, t]|max",
+                             "[s]|unique|list",
+                             "s.replace('b', '')",
+                             "(s.strip('ba'))",
+                             "d|attr(s)"}) {
+    const auto out = render(large + looked + " %}{% endfor %}");
+    EXPECT_FALSE(out.ok()) << looked;
+  }
+  // Long words are found in time that does not multiply.
+  const std::string halves = "{% set s = 'a' * 4000000 %}{% set t = 'a' * 2000000 ~ 'b' %}";
+  EXPECT_EQ(
+      text_of(halves + "{{ s.find(t) }} {{ s.rfind(t) }} {{ t in s }} {{ (s ~ t).find(t) }} {{ (t ~ s).rfind(t) }}"),
+      "-1 -1 False 4000000 0");
+  // Items that are shared many times over.
+  const std::string doubled =
+      "{% set ns = namespace(x=(1, 1), y=(1, 1)) %}{% for a in range(60) %}"
+      "{% set ns.x = (ns.x, ns.x) %}{% set ns.y = (ns.y, ns.y) %}{% endfor %}";
+  for (const char* use : {"ns.x == ns.y", "ns.x < ns.y", "{ns.x: 1}", "[ns.x, ns.y]|unique|list", "ns.x|tojson",
+                          "[ns.x, ns.y]|sort", "ns.x in [ns.y]", "ns.x ~ ''"}) {
+    EXPECT_FALSE(render(doubled + "{{ " + use + " }}").ok()) << use;
+  }
+}
+
 TEST(ChatTemplate, ANameThatAFrameSetsFirstIsItsOwnFromTheBeginning) {
   // As jinja2 binds names; what x means to the conversation is not seen by frames inside.
   const std::string x = R"({"x": "given"})";
