@@ -241,7 +241,10 @@ StatementPtr Parser::parse_for() {
   {
     const InFrame frame(*this);
     parts.otherwise = {{}, false, frame_->hidden};
+    // A recursive loop is a function: no break reaches out of it.
+    const int loops = std::exchange(loops_, parts.recursive ? 0 : loops_);
     if (take_name("else")) parts.otherwise.block = parse_body({"endfor"});
+    loops_ = loops;
   }
   expect_name("endfor");
   parts.body.keeps = parts.otherwise.keeps = macros_ != before;
@@ -322,7 +325,11 @@ StatementPtr Parser::parse_with() {
   const InFrame frame(*this);
   for (const auto& [target, value] : values)
     mention(Mention::Kind::kSet, target);
-  return std::make_unique<With>(std::move(values), parse_scope_until(is_with ? "endwith" : "endgeneration"));
+  // Nor out of what the model says, which is a call block.
+  const int loops = std::exchange(loops_, is_with ? loops_ : 0);
+  Body body = parse_scope_until(is_with ? "endwith" : "endgeneration");
+  loops_ = loops;
+  return std::make_unique<With>(std::move(values), std::move(body));
 }
 
 StatementPtr Parser::parse_filter_block() {

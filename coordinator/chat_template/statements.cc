@@ -43,12 +43,12 @@ void hide(Scope& scope, const HiddenNames& names) {
     scope.set(name, Value());
 }
 
-Value captured(Run& run, const Body& body) {
+std::optional<Value> captured(Run& run, const Body& body, Flow& flow) {
   const Nested nested(run);
   Capture capture(run);
   const LocalScope scope(run, &run.scope(), body);
-  run_block(run, body.block);
-  return Value::text(capture.take());
+  flow = run_block(run, body.block);
+  return flow == Flow::kNext ? std::optional(Value::text(capture.take())) : std::nullopt;
 }
 
 void Target::assign(Run& run, Scope& scope, const Value& value) const {
@@ -113,7 +113,7 @@ std::shared_ptr<const List> For::chosen(Run& run, const Scope* outer, const Valu
   return list;
 }
 
-void For::run_over(Run& run, const Scope* outer, const Value& items, int64_t depth0) const {
+Flow For::run_over(Run& run, const Scope* outer, const Value& items, int64_t depth0) const {
   const Nested nested(run);
   run.budget().take(sizeof(Loop));
   auto loop = std::make_shared<Loop>();
@@ -142,16 +142,15 @@ void For::run_over(Run& run, const Scope* outer, const Value& items, int64_t dep
     if (flow == Flow::kBreak) break;
     any_whole_pass |= flow == Flow::kNext;
   }
-  if (any_whole_pass || parts_.otherwise.block.empty()) return;
+  if (any_whole_pass || parts_.otherwise.block.empty()) return Flow::kNext;
   const LocalScope scope(run, outer, parts_.otherwise);
-  run_block(run, parts_.otherwise.block);
+  return run_block(run, parts_.otherwise.block);
 }
 
 Flow For::run(Run& run) const {
   const Value items = parts_.items->eval(run);
   run.set_position(parts_.items->at());
-  run_over(run, &run.scope(), items, 0);
-  return Flow::kNext;
+  return run_over(run, &run.scope(), items, 0);
 }
 
 Flow Set::run(Run& run) const {
@@ -161,15 +160,17 @@ Flow Set::run(Run& run) const {
 }
 
 Flow SetBlock::run(Run& run) const {
-  const Value value = filtered(run, filters_, captured(run, body_));
-  target_.assign(run, run.scope(), value);
-  return Flow::kNext;
+  Flow flow = Flow::kNext;
+  const auto text = captured(run, body_, flow);
+  if (text) target_.assign(run, run.scope(), filtered(run, filters_, *text));
+  return flow;
 }
 
 Flow FilterBlock::run(Run& run) const {
-  const Value value = filtered(run, filters_, captured(run, body_));
-  append_str(run.out(), value);
-  return Flow::kNext;
+  Flow flow = Flow::kNext;
+  const auto text = captured(run, body_, flow);
+  if (text) append_str(run.out(), filtered(run, filters_, *text));
+  return flow;
 }
 
 Flow With::run(Run& run) const {

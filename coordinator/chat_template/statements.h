@@ -35,8 +35,8 @@ struct Body final {
 };
 
 Flow run_block(Run& run, const Block& block);
-/// The body's output, in a scope of its own.
-Value captured(Run& run, const Body& body);
+/// The body's output, in a scope of its own; nothing where a break or continue leaves it.
+std::optional<Value> captured(Run& run, const Body& body, Flow& flow);
 
 void hide(Scope& scope, const HiddenNames& names);
 
@@ -123,7 +123,8 @@ class For final : public Statement {
   Flow run(Run& run) const override;
 
  private:
-  void run_over(Run& run, const Scope* outer, const Value& items, int64_t depth0) const;
+  /// kBreak and kContinue come from the `else`: they are for the loop around.
+  Flow run_over(Run& run, const Scope* outer, const Value& items, int64_t depth0) const;
   std::shared_ptr<const List> chosen(Run& run, const Scope* outer, const Value& items) const;
 
   const Parts parts_;

@@ -223,6 +223,19 @@ TEST(ChatTemplate, ANameThatAFrameSetsFirstIsItsOwnFromTheBeginning) {
             "given5");
 }
 
+TEST(ChatTemplate, BreakReachesOutOfBlocksButNotOutOfCalls) {
+  const auto in_loop = [](const std::string& body) {
+    return text_of("{% for i in [1, 2, 3] %}" + body + "{% endfor %}");
+  };
+  EXPECT_EQ(in_loop("{% set q %}a{% if i == 2 %}{% break %}{% endif %}{% endset %}[{{ q }}]"), "[a]");
+  EXPECT_EQ(in_loop("{% set q %}a{% if i == 2 %}{% continue %}{% endif %}{% endset %}[{{ q }}]"), "[a][a]");
+  EXPECT_EQ(in_loop("{% filter upper %}a{% if i == 2 %}{% break %}{% endif %}{% endfilter %}[]"), "A[]");
+  EXPECT_EQ(in_loop("{% for j in [] %}{% else %}{% if i == 2 %}{% break %}{% endif %}{% endfor %}{{ i }}"), "1");
+  EXPECT_NE(load_error("{% for i in [1] %}{% generation %}{% break %}{% endgeneration %}{% endfor %}"), "");
+  EXPECT_NE(load_error("{% for i in [1] %}{% for j in [] recursive %}{% else %}{% break %}{% endfor %}{% endfor %}"),
+            "");
+}
+
 TEST(ChatTemplate, ValuesThatHoldThemselvesAreFreed) {
   // The leak checker of the sanitizers' build sees whether they are.
   EXPECT_EQ(text_of("{% set ns = namespace() %}{% set ns.x = [ns] %}{% macro m() %}{% endmacro %}{% set ns.m = m %}"),
