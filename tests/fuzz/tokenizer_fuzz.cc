@@ -1,6 +1,7 @@
 // tokenizer.json, then a zero byte and a text: loaded, the text to ids and back, in one piece and as a stream.
 #include "common/base/limits.h"
 #include "coordinator/tokenizer/stream_decoder.h"
+#include "coordinator/tokenizer/stretch_cache.h"
 #include "coordinator/tokenizer/tokenizer.h"
 #include "coordinator/tokenizer/utf8.h"
 #include "tests/fuzz/harness.h"
@@ -39,10 +40,13 @@ void check_text(const std::shared_ptr<const Tokenizer>& tokenizer, std::string_v
     CHECK_LE(0, id);
     CHECK_LT(id, tokenizer->vocab_size());
   }
-  // Words are remembered from the first time on; that must not show.
-  const auto again = tokenizer->encode(text, {add_special_tokens, parse_special});
-  CHECK(again.ok());
-  CHECK(*again == *ids);
+  // Words are remembered from the first time on, and stretches where somebody keeps them; that must not show.
+  StretchCache cache(1 << 20);
+  for (StretchCache* kept : {static_cast<StretchCache*>(nullptr), &cache, &cache}) {
+    const auto again = tokenizer->encode(text, {add_special_tokens, parse_special, {}, kept});
+    CHECK(again.ok());
+    CHECK(*again == *ids);
+  }
   check_ids(tokenizer, *ids);
 }
 
