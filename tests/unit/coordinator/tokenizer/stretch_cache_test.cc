@@ -1,7 +1,9 @@
 // With a cache of stretches the ids are those of the whole text, and only what is new is tokenized.
 #include "coordinator/tokenizer/stretch_cache.h"
 
+#include <algorithm>
 #include <random>
+#include <set>
 
 #include "tests/support/draws.h"
 #include "tests/unit/coordinator/tokenizer/reference_cases.h"
@@ -99,6 +101,36 @@ TEST(StretchCache, EveryVocabularyGivesTheIdsOfTheWhole) {
     Chats chats(7, texts_of(read_json_lines(fmt::format("{}.cases.jsonl", name))), added);
     compare_chats(*load_golden(name), std::move(chats), rounds, name);
   }
+}
+
+TEST(StretchCache, AStretchIsKeptWithWhatItsIdsDependOn) {
+  const auto lines = read_json_lines("pipelines.jsonl");
+  const auto line =
+      std::find_if(lines.begin(), lines.end(), [](const auto& each) { return each["name"] == "Metaspace first"; });
+  ASSERT_NE(line, lines.end());
+  auto json = (*line)["tokenizer"];
+  json["added_tokens"].back()["normalized"] = true;  // </s> is looked for within stretches, then
+  const auto tokenizer = Tokenizer::parse(json.dump()).value();
+  const std::string text = "a stretch with </s> in it";
+  const ByteRange whole{0, text.size()};
+  // At the beginning of the input a space is put before it; special tokens are text where it is a user's.
+  const std::vector<std::pair<std::string, Tokenizer::EncodeOptions>> each = {
+      {text, {false, true, {}}},
+      {"<s>" + text, {false, true, {}}},
+      {text, {false, true, std::span(&whole, 1)}},
+      {text, {false, false, {}}},
+  };
+  StretchCache cache(kPlenty);
+  std::set<std::vector<int32_t>> different;
+  for (int round = 0; round < 2; ++round) {
+    for (auto [input, options] : each) {
+      const auto ids = tokenizer->encode(input, options).value();
+      options.cache = &cache;
+      EXPECT_EQ(tokenizer->encode(input, options).value(), ids) << input;
+      different.insert(ids);
+    }
+  }
+  EXPECT_EQ(different.size(), 3u) << "the last two are the same";
 }
 
 TEST(StretchCache, AChatThatIsSentAgainCostsOnlyWhatIsNew) {
