@@ -1,5 +1,6 @@
 // krait-render-templates: for test_templates.py. Of each line of standard input, {"template": str, "cases": [variables,
-// ...]}, a line with what this interpreter makes of the cases: {"texts": [str or null, ...], "why": the first refusal}.
+// ...]}, a line with what this interpreter makes of the cases: {"texts": [str or null, ...], "whys": [why it refuses,
+// or ""]}.
 #include <cstdlib>
 #include <iostream>
 #include <nlohmann/json.hpp>
@@ -13,10 +14,10 @@ namespace {
 constexpr int64_t kNow = 1'789'000'000;  // as tests/golden/templates/reference.py has it
 
 nlohmann::json rendered(const nlohmann::ordered_json& line) {
-  nlohmann::json out{{"texts", nlohmann::json::array()}, {"why", ""}};
+  nlohmann::json out{{"texts", nlohmann::json::array()}, {"whys", nlohmann::json::array()}};
   const auto refuse = [&](const Error& error) {
-    if (out["why"] == "") out["why"] = error.message;
     out["texts"].push_back(nullptr);
+    out["whys"].push_back(error.message);
   };
   const auto loaded = ChatTemplate::parse(line["template"].get<std::string>(), "template");
   for (const auto& variables : line["cases"]) {
@@ -30,6 +31,7 @@ nlohmann::json rendered(const nlohmann::ordered_json& line) {
     const auto result = (*loaded)->render(values, kNow);
     if (result.ok()) {
       out["texts"].push_back(result->text);
+      out["whys"].push_back("");
     } else {
       refuse(result.error());
     }

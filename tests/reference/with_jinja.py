@@ -22,6 +22,7 @@ import reference  # noqa: E402
 
 VARIABLES = 3  # of each template at random
 SHOWN = 10
+LIMITS = ["does not fit 64 bits"]  # documented in the room's README
 BATCH = 200  # templates in one run of the program
 
 
@@ -55,23 +56,26 @@ def compare(program, templates):
         done = subprocess.run([program], input=lines, capture_output=True, text=True, encoding="utf-8", check=True)
         for (template, cases), line in zip(batch, done.stdout.split("\n")[:-1], strict=True):
             ours = json.loads(line)
-            for variables, text in zip(cases, ours["texts"], strict=True):
-                yield template, variables, reference.render(template, variables), text, ours["why"]
+            for variables, text, why in zip(cases, ours["texts"], ours["whys"], strict=True):
+                yield template, variables, reference.render(template, variables), text, why
 
 
 def main():
     warnings.simplefilter("ignore")  # Python's own, about expressions that only chance writes
     program, kind, seed, count = sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4])
-    equal = refused = different = 0
+    equal = refused = limited = different = 0
     for template, variables, theirs, ours, why in compare(program, {"styles": styles, "random": at_random}[kind](seed, count)):
         if theirs == ours:
             equal, refused = equal + (ours is not None), refused + (ours is None)
             continue
+        if ours is None and any(limit in why for limit in LIMITS):
+            limited += 1
+            continue
         different += 1
         if different <= SHOWN:
             print(f"template: {template!r}\nvariables: {variables!r}\njinja2: {theirs!r}\nours:   {ours!r} {why if ours is None else ''}\n")
-    print(f"{kind} (seed {seed}): {equal} equal, {refused} refused by both, {different} different")
-    return 1 if different else 0
+    print(f"{kind} (seed {seed}): {equal} equal, {refused} refused by both, {limited} beyond our limits, {different} different")
+    return 1 if different or 1000 * limited > equal else 0
 
 
 if __name__ == "__main__":
