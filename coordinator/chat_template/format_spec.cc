@@ -137,13 +137,15 @@ std::string format_number(const Value& value, const FormatSpec& spec) {
 }
 
 void append_formatted(Run& run, TextBuilder& out, const Value& value, const FormatSpec& spec) {
-  const bool number = value.is_number() && !(value.is(Kind::kBool) && spec.type == 0);
+  const bool asked = spec.type != 0 || spec.width != 0 || spec.precision >= 0 || spec.align != 0 ||
+                     spec.grouping != 0 || spec.alternate || spec.sign != '-';
+  // A bool is written as a word only where nothing is said of how.
+  const bool number = value.is_number() && (asked || !value.is(Kind::kBool));
   Value text;
   if (number && spec.type != 's') {
     text = Value::string(format_number(value, spec), true);
   } else {
     const bool plain = value.is_string() || value.is(Kind::kBool);
-    const bool asked = spec.type != 0 || spec.width != 0 || spec.precision >= 0 || spec.align != 0;
     if (!plain && asked) refuse(fmt::format("{} has no formats", type_name(value)));
     if (spec.type != 0 && (spec.type != 's' || !value.is_string())) refuse("this format is not one of strings");
     if (spec.align == '=' || spec.grouping != 0) refuse("this format is not one of strings");

@@ -223,6 +223,10 @@ TEST(ChatTemplate, ANameThatAFrameSetsFirstIsItsOwnFromTheBeginning) {
             "given5");
 }
 
+TEST(ChatTemplate, ABoolWithAFormatIsANumber) {
+  EXPECT_EQ(text_of("{{ '{}|{:^7}|{:>3}|{:+}|{:d}'.format(true, true, false, true, true) }}"), "True|   1   |  0|+1|1");
+}
+
 TEST(ChatTemplate, BreakReachesOutOfBlocksButNotOutOfCalls) {
   const auto in_loop = [](const std::string& body) {
     return text_of("{% for i in [1, 2, 3] %}" + body + "{% endfor %}");
