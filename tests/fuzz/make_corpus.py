@@ -104,6 +104,10 @@ def template():
         "format": "{{ '%5.2f|%-4s|%x' % (n[1], s[:2], big) }}{{ '{:>8}'.format(s[1]) }}{{ strftime_now('%Y') }}",
         "loops": "{%- for k, v in d.items() if v -%}{{ loop.index0 }}{{ k ~ v }}{% else %}-{% endfor -%}",
         "macros": "{% macro m(a, b=2) %}{{ a * b }}{% endmacro %}{% set ns = namespace(x=1) %}{% set ns.x = m(3) %}{{ ns.x }}",
+        "cyclers": "{% set c = cycler('a', s) %}{% set j = joiner('|') %}{{ c.next() }}{{ j() }}{{ j() }}{{ c.current }}{{ s | e }}"
+        "{{ d | urlencode }} {{ d | attr('items') is callable }} and more",
+        "frames": "{% for i in n %}{% set q %}{{ s }}{% if i %}{% continue %}{% endif %}{% endset %}{{ q ~ s | e }}{% endfor %}"
+        "{% set s = 1 %}{% print s %}",
         "slices": "{{ s[::-1] }}{{ n[1:3] }}{{ s.split()[0].title() }}{{ d.a is string and 1 in n }}{{ -big // 7 ** 2 }}",
     }
     for name, source in parts.items():
