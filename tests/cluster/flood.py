@@ -9,8 +9,6 @@ import threading
 import time
 from dataclasses import dataclass, field
 
-from launch import segments
-
 
 @dataclass
 class Answer:
@@ -135,11 +133,14 @@ def resident_bytes(pid):
 
 
 def held(up):
-    """Per process: memory and descriptors; and the segments there are. `up` must have nothing else to do."""
-    return {
-        process["log"]: (resident_bytes(process["pid"]), len(os.listdir(f"/proc/{process['pid']}/fd")))
-        for process in up.document["processes"]
-    }, segments()
+    """Per process: memory, descriptors, mapped segments. `up` must have nothing else to do."""
+
+    def of(pid):
+        # A segment has no name any more once it is mapped, so folders do not tell.
+        maps = pathlib.Path(f"/proc/{pid}/maps").read_text(encoding="utf-8", errors="replace")
+        return resident_bytes(pid), len(os.listdir(f"/proc/{pid}/fd")), maps.count("/dev/shm/krait-")
+
+    return {process["log"]: of(process["pid"]) for process in up.document["processes"]}
 
 
 class Peaks:

@@ -208,14 +208,14 @@ def test_many_short_requests_leave_nothing_behind(up):
     asyncio.run(run(count // 2))  # until buffers and caches have the size that they keep
     idle(up)
     time.sleep(0.3)
-    before, segments_before = held(up)
+    before = held(up)
     asyncio.run(run(count))
     idle(up)
     time.sleep(0.3)
-    after, segments_after = held(up)
-    for name, (memory, descriptors) in after.items():
+    after = held(up)
+    for name, (memory, *counts) in after.items():
         grown = (memory - before[name][0]) / MIB
-        print(f"{name}: {grown:+.2f} MiB, {descriptors - before[name][1]:+} descriptors")
+        print(f"{name}: {grown:+.2f} MiB; descriptors and segments: {counts}")
         assert grown < 4
-        assert descriptors == before[name][1]
-    assert [name for name in segments_after if name not in segments_before and up.run_dir.name in name] == []
+        assert counts == list(before[name][1:])
+    assert max(segments for _, _, segments in after.values()) > 0, "ranks share memory, and it is seen"
