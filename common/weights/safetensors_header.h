@@ -21,7 +21,7 @@ struct SafetensorsEntry final {
 
 /// Entries in the order of their data, checked against each other: every one has its shape's bytes and together they
 /// cover [0, data_bytes) without gap or overlap. `path` stands in messages. Errors as SafetensorsFile::open.
-Result<std::vector<SafetensorsEntry>> parse_safetensors_header(std::string_view json, int64_t data_bytes,
+Result<std::vector<SafetensorsEntry>> parse_safetensors_header(std::string_view text, int64_t data_bytes,
                                                                std::string_view path);
 
 }  // namespace krait

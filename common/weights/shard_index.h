@@ -11,6 +11,6 @@ namespace krait {
 
 /// Tensor name to file name. File names are plain: no folder, not hidden, ending in ".safetensors".
 /// Errors: kCorrupt, param the tensor or `path`.
-Result<std::map<std::string, std::string, std::less<>>> parse_shard_index(std::string_view json, std::string_view path);
+Result<std::map<std::string, std::string, std::less<>>> parse_shard_index(std::string_view text, std::string_view path);
 
 }  // namespace krait

@@ -103,7 +103,7 @@ Status SliceReader::read_piece(int64_t whole_element, std::span<float> out) {
   if (begin < window_begin_ || begin + bytes > window_begin_ + window_bytes) {
     window_.resize(static_cast<size_t>(std::min(std::max(bytes, kWindowBytes), whole_.bytes() - begin)));
     window_begin_ = begin;
-    if (const Status read = file_->read(whole_, begin, window_); !read.ok()) {
+    if (Status read = file_->read(whole_, begin, window_); !read.ok()) {
       window_.clear();
       return read;
     }

@@ -70,8 +70,8 @@ Status take_unknown_fields(Api& api, const UnknownFields& unknown) {
 }
 
 void add_unknown_fields(http::Headers& headers, const UnknownFields& unknown) {
-  static const std::string kName = "x-krait-unknown-fields";
-  if (unknown.count > 0) headers.add(kName, unknown.header());
+  static const std::string name = "x-krait-unknown-fields";
+  if (unknown.count > 0) headers.add(name, unknown.header());
 }
 
 void respond_json(http::Responder& responder, int status, std::string json, const UnknownFields& unknown) {

@@ -134,14 +134,15 @@ class ChatReader final {
     variables.emplace_back("add_generation_prompt", Value::boolean(add_prompt));
     if (const Value* more = body_.find(std::string_view("chat_template_kwargs"));
         more != nullptr && more->is(Kind::kDict)) {
-      for (const auto& [name, value] : more->as_dict().entries) {
+      for (const auto& entry : more->as_dict().entries) {
+        const std::string name = entry.first.bytes();
         const bool taken = std::any_of(variables.begin(), variables.end(),
-                                       [&](const auto& variable) { return variable.first == name.bytes(); });
+                                       [&](const auto& variable) { return variable.first == name; });
         if (taken) {
-          const std::string param = shortened("chat_template_kwargs." + name.bytes());
+          const std::string param = shortened("chat_template_kwargs." + name);
           return wrong(fmt::format("'{}' is a name that the request itself has", param), param);
         }
-        variables.emplace_back(name.bytes(), value);
+        variables.emplace_back(name, entry.second);
       }
     }
     const ChatTemplate& chosen = model_.chat->choose(with_tools);

@@ -42,13 +42,13 @@ ordered_json stop_schema(const FieldSpec& spec, const ModelInfo& model) {
 
 /// The template has its say, too: a role or a field may be more or less than it takes.
 ordered_json messages_schema(const FieldSpec& spec) {
-  static const ordered_json kMessage = ordered_json::parse(R"json({
+  static const ordered_json message = ordered_json::parse(R"json({
     "type": "object", "required": ["role"], "additionalProperties": true, "properties": {
       "role": {"type": "string"},
       "content": {"anyOf": [{"type": ["string", "null"]}, {"type": "array", "items": {
         "type": "object", "required": ["type", "text"], "additionalProperties": true, "properties": {
           "type": {"const": "text"}, "text": {"type": "string"}}}}]}}})json");
-  return array_schema(kMessage, static_cast<int64_t>(spec.least), static_cast<int64_t>(spec.most));
+  return array_schema(message, static_cast<int64_t>(spec.least), static_cast<int64_t>(spec.most));
 }
 
 ordered_json type_schema(const FieldSpec& spec, const ModelInfo& model, bool strict) {

@@ -21,14 +21,14 @@ inline constexpr std::array<FieldSpec, 0> kNoFields{};
 #define REFUSED(name, values) {#name, FieldUse::kRefused, FieldType::kAny, 0, 0, values, ""},
 
 inline constexpr auto kCompletionFields = [] {
-  using namespace limits;
+  using namespace limits;  // NOLINT(google-build-using-namespace): the tables name limits, and this ends with them
   return std::to_array<FieldSpec>({
 #include "coordinator/api/completion_fields.def"
   });
 }();
 
 inline constexpr auto kChatFields = [] {
-  using namespace limits;
+  using namespace limits;  // NOLINT(google-build-using-namespace): the tables name limits, and this ends with them
   return std::to_array<FieldSpec>({
 #include "coordinator/api/chat_fields.def"
   });

@@ -36,16 +36,16 @@ class Tokenizer final {
   /// pipeline part that is not known here, by its name).
   static Result<std::shared_ptr<const Tokenizer>> load(const std::filesystem::path& tokenizer_json);
 
-  /// The same from the file's text.
-  static Result<std::shared_ptr<const Tokenizer>> parse(std::string_view tokenizer_json);
+  /// The same from the file's text, tokenizer.json's.
+  static Result<std::shared_ptr<const Tokenizer>> parse(std::string_view text);
 
   ~Tokenizer();
   Tokenizer(const Tokenizer&) = delete;
   Tokenizer& operator=(const Tokenizer&) = delete;
 
-  /// Token ids of `utf8`. kInvalidArgument where it is not UTF-8; kResourceExhausted where a pattern of the file needs
+  /// Token ids of `text`. kInvalidArgument where it is not UTF-8; kResourceExhausted where a pattern of the file needs
   /// more steps on this text than the limit allows.
-  Result<std::vector<int32_t>> encode(std::string_view utf8, EncodeOptions options) const;
+  Result<std::vector<int32_t>> encode(std::string_view text, EncodeOptions options) const;
 
   /// Text of `ids`. Bytes that are not UTF-8 become U+FFFD; an id without a token adds nothing.
   std::string decode(std::span<const int32_t> ids, bool skip_special_tokens) const;

@@ -6,7 +6,7 @@
 #include "kernels/attention/paged_attention.h"
 
 #define KRAIT_SIMD_BODY "kernels/attention/paged_attention.inc"
-#include "kernels/simd/foreach_path.h"
+#include "kernels/simd/foreach_path.inc"
 
 namespace krait::kernels {
 namespace {

@@ -4,7 +4,7 @@
 #include "kernels/scan/parallel_runs.h"
 
 #define KRAIT_SIMD_BODY "kernels/conv/causal_conv1d.inc"
-#include "kernels/simd/foreach_path.h"
+#include "kernels/simd/foreach_path.inc"
 
 namespace krait::kernels {
 

@@ -3,7 +3,7 @@
 #include "kernels/norm/rms_norm.h"
 
 #define KRAIT_SIMD_BODY "kernels/norm/rms_norm.inc"
-#include "kernels/simd/foreach_path.h"
+#include "kernels/simd/foreach_path.inc"
 
 namespace krait::kernels {
 

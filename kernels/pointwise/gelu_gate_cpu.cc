@@ -1,7 +1,7 @@
 #include "kernels/pointwise/gelu_gate.h"
 
 #define KRAIT_SIMD_BODY "kernels/pointwise/gelu_gate.inc"
-#include "kernels/simd/foreach_path.h"
+#include "kernels/simd/foreach_path.inc"
 
 namespace krait::kernels {
 

@@ -9,7 +9,7 @@
 #include "kernels/sampling/row_bodies.h"
 
 #define KRAIT_SIMD_BODY "kernels/sampling/sampling.inc"
-#include "kernels/simd/foreach_path.h"
+#include "kernels/simd/foreach_path.inc"
 
 namespace krait::kernels {
 namespace {

@@ -6,7 +6,7 @@
 #include "kernels/scan/parallel_runs.h"
 
 #define KRAIT_SIMD_BODY "kernels/scan/head_scan.inc"
-#include "kernels/simd/foreach_path.h"
+#include "kernels/simd/foreach_path.inc"
 
 namespace krait::kernels {
 

@@ -6,7 +6,7 @@
 #include "kernels/scan/selective_scan.h"
 
 #define KRAIT_SIMD_BODY "kernels/scan/selective_scan.inc"
-#include "kernels/simd/foreach_path.h"
+#include "kernels/simd/foreach_path.inc"
 
 namespace krait::kernels {
 

@@ -28,7 +28,7 @@ class PagePool final {
   /// At most free() of them, with one user.
   std::vector<int32_t> take(int64_t pages) {
     CHECK_LE(pages, int64_t{free()});
-    const std::vector<int32_t> taken(free_.end() - pages, free_.end());
+    std::vector<int32_t> taken(free_.end() - pages, free_.end());
     free_.resize(free_.size() - static_cast<size_t>(pages));
     share(taken);
     return taken;

@@ -39,7 +39,7 @@ class WeightLoader final {
 
   /// A rank's matrix, packed; its k is the local row length, cut into `leaves`. A tensor that several layers share is
   /// packed once: who asks for it again gets the same memory.
-  Result<kernels::PackedMatrix> matrix(const TensorSpec& spec, int leaves, const MatrixRows& rows = {});
+  Result<kernels::PackedMatrix> matrix(const TensorSpec& spec, int leaves, const MatrixRows& wanted = {});
 
   /// A rank's vector, float32: element i at places[i] of `padded`, zeros elsewhere. No places: one after another.
   Result<float*> vector(const TensorSpec& spec, int64_t padded, std::span<const int64_t> places = {});

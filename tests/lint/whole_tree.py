@@ -12,4 +12,5 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 @pytest.mark.parametrize("lint", [headers, tidy], ids=lambda lint: lint.__name__)
 def test_the_repository_is_clean(lint):
-    assert "\n".join(lint.check(ROOT)) == ""
+    found = lint.check(ROOT)
+    assert not found, "\n" + "\n".join(found)

@@ -8,7 +8,7 @@
 #include "tests/unit/kernels/kernel_test_util.h"
 
 #define KRAIT_SIMD_BODY "tests/unit/kernels/simd/math_functions.inc"
-#include "kernels/simd/foreach_path.h"
+#include "kernels/simd/foreach_path.inc"
 
 namespace krait::kernels {
 namespace {
