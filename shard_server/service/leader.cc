@@ -95,7 +95,12 @@ void Leader::on_join(uint32_t rank, wire::Join join) {
 }
 
 void Leader::on_leaving(uint32_t rank) {
-  if (draining_ || leaving_ || scheduler_ == nullptr) return;  // nothing is open, or it ends anyway
+  if (draining_ || leaving_ || state_ == wire::GroupState::kWaiting) return;  // it ends anyway, or nothing has begun
+  if (scheduler_ == nullptr) {
+    // Loaded, the group would take requests that this rank soon leaves.
+    give_up(fmt::format("rank {} is shutting down", rank));
+    return;
+  }
   leaving_ = fmt::format("rank {} is shutting down", rank);
   scheduler_->drain();
   set_state(wire::GroupState::kDraining, *leaving_);

@@ -38,7 +38,6 @@ Status RankLoop::take(const transport::Packet& packet) {
     tools_.runner.abort(leave->reason);
     formed_ = false;
     ready_.reset();
-    left_ = true;
   }
   if (std::holds_alternative<wire::Form>(message)) formed_ = true;
   if (!tools_.runner.post(std::move(message))) return Error{Errc::kOverloaded, "too many commands wait", ""};
@@ -79,6 +78,8 @@ void RankLoop::take_answer(wire::Message answer) {
 
 wire::Message RankLoop::sign_of_life() const {
   if (!formed_) return options_.join;
+  // Said again and again, like Ready: what is said once can be lost with a connection.
+  if (drain_deadline_ns_ != 0) return wire::Drain{};
   if (ready_) return *ready_;
   return wire::Heartbeat{options_.join.incarnation};
 }
@@ -90,7 +91,7 @@ std::optional<Status> RankLoop::turn(int stop_requests, std::vector<wire::Messag
     const auto packet = tools_.transport.receive();
     if (!packet) break;
     if (auto status = take(*packet); !status.ok()) return status;
-    if (stop_requests > 0 && left_) return Status();
+    if (stop_requests > 0 && !formed_) return Status();
   }
   watch_leader();
   const int64_t now_ns = tools_.clock.now_ns();

@@ -32,7 +32,6 @@ class RankLoop final : public ShardLoop {
   uint64_t formed_epoch_ = 0;         // of the latest Form
   uint64_t loaded_epoch_ = 0;         // of the latest Load
   std::optional<wire::Ready> ready_;  // said until a step shows that the leader has heard it
-  bool left_ = false;                 // a Leave has come
   int64_t last_heard_ns_ = 0;
   int64_t last_said_ns_ = 0;
   int64_t drain_deadline_ns_ = 0;

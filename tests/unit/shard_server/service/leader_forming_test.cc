@@ -182,6 +182,19 @@ TEST_F(LeaderForming, ARankThatLeftAndJoinsAgainMakesTheGroupFormAnew) {
   EXPECT_EQ(aborts.size(), 1u);
 }
 
+TEST_F(LeaderForming, ARankThatIsToStopWhileItLoadsLeavesNoGroupBehindThatServes) {
+  make(2);
+  leader->from_rank(0, join_of(0, 2));
+  leader->from_rank(1, join_of(1, 2));
+  ASSERT_EQ(leader->state(), wire::GroupState::kLoading);
+  leader->from_rank(1, wire::Drain{});
+  EXPECT_EQ(leader->state(), wire::GroupState::kWaiting);
+  EXPECT_EQ(said_to_rank<wire::Leave>(1).size(), 1u);
+  EXPECT_NE(leader->status().detail.find("rank 1 is shutting down"), std::string::npos) << leader->status().detail;
+  leader->from_rank(1, wire::Drain{});
+  EXPECT_EQ(leader->state(), wire::GroupState::kWaiting) << "said again before it heard Leave";
+}
+
 TEST_F(LeaderForming, ARankThatBelongsToAnEarlierLeaderIsToldToLeave) {
   // This leader has just started; the rank takes its heartbeats for those of the one before, and would never join.
   make(2);

@@ -172,6 +172,26 @@ TEST_F(RankLoopTest, ReadyIsSaidUntilAStepShowsThatItWasHeard) {
   EXPECT_TRUE(std::holds_alternative<wire::Heartbeat>(sign_of_life()));
 }
 
+TEST_F(RankLoopTest, InAGroupThatWasFormedAnewItDrainsAsInTheFirst) {
+  form(7);
+  tell(wire::Leave{7, "lost"});
+  form(8);
+  clock.advance(1);
+  tell(wire::Heartbeat{1});
+  ASSERT_FALSE(loop->turn(1, {}).has_value()) << "what is open there has its time";
+  const auto said = [&] {
+    const auto packet = leader_side->receive();
+    return packet && std::holds_alternative<wire::Drain>(wire::decode(packet->bytes).value());
+  };
+  EXPECT_TRUE(said());
+  ASSERT_TRUE(leader_side->send(leader_endpoint, "rank", wire::encode(wire::Heartbeat{1})).ok());
+  clock.advance(limits::kHeartbeatNs);
+  ASSERT_FALSE(loop->turn(1, {}).has_value());
+  EXPECT_TRUE(said()) << "the first may have been lost";
+  ASSERT_TRUE(leader_side->send(leader_endpoint, "rank", wire::encode(wire::Leave{8, "drained"})).ok());
+  EXPECT_TRUE(loop->turn(1, {}).has_value());
+}
+
 TEST_F(RankLoopTest, TheFailureOfAnEarlierGroupIsNothingToTheNextOne) {
   form(7);
   tell(wire::Leave{7, "lost"});
