@@ -14,9 +14,13 @@
 
 namespace krait::collectives {
 
-/// Steps that may be on the way at a time; a power of two, so that the step counters may wrap around.
+/// Steps that may be on the way at a time.
 inline constexpr uint32_t kBlockSlots = 4;
-static_assert((kBlockSlots & (kBlockSlots - 1)) == 0);
+
+/// The slot of a step.
+constexpr uint32_t block_slot(uint64_t step) {
+  return static_cast<uint32_t>(step % kBlockSlots);
+}
 
 /// What all ranks must agree on before they share a block.
 struct BlockConfig final {
@@ -55,7 +59,7 @@ struct StepNote final {
 enum class Counter : int { kPosted, kReduced, kConsumed };
 inline constexpr int kCounters = 3;
 struct alignas(128) CounterLine final {
-  std::atomic<uint32_t> steps{0};
+  std::atomic<uint64_t> steps{0};
 };
 struct alignas(128) SleepLine final {
   std::atomic<uint32_t> sleeping{0};  // this rank is about to sleep or sleeps: ring
@@ -81,8 +85,9 @@ struct BlockHeader final {
   FailureLine failure;
   std::array<RankLines, limits::kMaxWorld> ranks;
 };
-inline constexpr uint32_t kBlockReady = 0x4B524101;  // "KRA" and the layout's version
+inline constexpr uint32_t kBlockReady = 0x4B524102;  // "KRA" and the layout's version
 static_assert(std::atomic<uint32_t>::is_always_lock_free && sizeof(std::atomic<uint32_t>) == 4);
+static_assert(std::atomic<uint64_t>::is_always_lock_free && sizeof(std::atomic<uint64_t>) == 8);
 
 /// A view of a block; cheap to copy, owns nothing.
 class Block final {
@@ -91,7 +96,7 @@ class Block final {
 
   BlockHeader& header() const { return *reinterpret_cast<BlockHeader*>(base_); }
   RankLines& lines(int rank) const { return header().ranks[static_cast<size_t>(rank)]; }
-  std::atomic<uint32_t>& counter(Counter which, int rank) const {
+  std::atomic<uint64_t>& counter(Counter which, int rank) const {
     return lines(rank).counters[static_cast<size_t>(which)].steps;
   }
   int world() const { return static_cast<int>(header().config.world); }

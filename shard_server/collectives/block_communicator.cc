@@ -139,7 +139,7 @@ void BlockCommunicator::post_what_fits() {
   for (; posting_ != next_; ++posting_) {
     Operation& operation = at(posting_);
     for (; operation.posted < operation.chunks; ++operation.posted) {
-      const uint32_t step = operation.first_step + operation.posted;
+      const uint64_t step = operation.first_step + operation.posted;
       if (!signals_.reached(Counter::kConsumed, step + 1 - kBlockSlots)) return;
       post(operation, operation.posted);
       signals_.publish(Counter::kPosted, step + 1);
@@ -148,7 +148,7 @@ void BlockCommunicator::post_what_fits() {
 }
 
 void BlockCommunicator::post(const Operation& operation, uint32_t chunk) {
-  const uint32_t slot = (operation.first_step + chunk) % kBlockSlots;
+  const uint32_t slot = block_slot(operation.first_step + chunk);
   block_.note(slot, rank_) = operation.note(rank_, chunk);
   const Range range = operation.part_range(rank_, chunk);
   copy_bytes(block_.stage(slot, rank_), operation.in + range.begin_bytes, range.bytes);
@@ -181,7 +181,7 @@ Status BlockCommunicator::finish(Ticket ticket) {
 
 Status BlockCommunicator::advance(Operation& operation, int64_t deadline_ns) {
   const uint32_t chunk = operation.completed;
-  const uint32_t step = operation.first_step + chunk;
+  const uint64_t step = operation.first_step + chunk;
   Status status;
   if (operation.posted == chunk) {
     // The slot's last readers are not done; post_what_fits() comes next.
@@ -214,7 +214,7 @@ Status BlockCommunicator::advance(Operation& operation, int64_t deadline_ns) {
 }
 
 Status BlockCommunicator::check_notes(const Operation& operation, uint32_t chunk) {
-  const uint32_t slot = (operation.first_step + chunk) % kBlockSlots;
+  const uint32_t slot = block_slot(operation.first_step + chunk);
   const StepNote& mine = block_.note(slot, rank_);
   for (int peer = 0; peer < world_; ++peer) {
     const StepNote& theirs = block_.note(slot, peer);
@@ -228,8 +228,8 @@ Status BlockCommunicator::check_notes(const Operation& operation, uint32_t chunk
 }
 
 Status BlockCommunicator::all_reduce_chunk(const Operation& operation, uint32_t chunk, int64_t deadline_ns) {
-  const uint32_t step = operation.first_step + chunk;
-  const uint32_t slot = step % kBlockSlots;
+  const uint64_t step = operation.first_step + chunk;
+  const uint32_t slot = block_slot(step);
   const Range range = operation.part_range(rank_, chunk);
   const int64_t count = range.bytes / kFloatBytes;
   float* out = reinterpret_cast<float*>(operation.out + range.begin_bytes);
@@ -258,7 +258,7 @@ Status BlockCommunicator::all_reduce_chunk(const Operation& operation, uint32_t 
 }
 
 void BlockCommunicator::gather_chunk(const Operation& operation, uint32_t chunk) {
-  const uint32_t slot = (operation.first_step + chunk) % kBlockSlots;
+  const uint32_t slot = block_slot(operation.first_step + chunk);
   int64_t whole_row = 0;
   for (int peer = 0; peer < world_; ++peer)
     whole_row += operation.row_bytes[static_cast<size_t>(peer)];
@@ -282,7 +282,7 @@ void BlockCommunicator::broadcast_chunk(const Operation& operation, uint32_t chu
   const int root = static_cast<int>(operation.detail);
   if (root == rank_) return;
   const Range range = operation.part_range(root, chunk);
-  copy_bytes(operation.out + range.begin_bytes, block_.stage((operation.first_step + chunk) % kBlockSlots, root),
+  copy_bytes(operation.out + range.begin_bytes, block_.stage(block_slot(operation.first_step + chunk), root),
              range.bytes);
 }
 
