@@ -18,7 +18,7 @@ namespace krait::collectives {
 inline constexpr uint32_t kBlockSlots = 4;
 
 /// The slot of a step.
-constexpr uint32_t block_slot(uint64_t step) {
+constexpr uint32_t block_slot(int64_t step) {
   return static_cast<uint32_t>(step % kBlockSlots);
 }
 
@@ -59,7 +59,7 @@ struct StepNote final {
 enum class Counter : int { kPosted, kReduced, kConsumed };
 inline constexpr int kCounters = 3;
 struct alignas(128) CounterLine final {
-  std::atomic<uint64_t> steps{0};
+  std::atomic<int64_t> steps{0};
 };
 struct alignas(128) SleepLine final {
   std::atomic<uint32_t> sleeping{0};  // this rank is about to sleep or sleeps: ring
@@ -87,7 +87,7 @@ struct BlockHeader final {
 };
 inline constexpr uint32_t kBlockReady = 0x4B524102;  // "KRA" and the layout's version
 static_assert(std::atomic<uint32_t>::is_always_lock_free && sizeof(std::atomic<uint32_t>) == 4);
-static_assert(std::atomic<uint64_t>::is_always_lock_free && sizeof(std::atomic<uint64_t>) == 8);
+static_assert(std::atomic<int64_t>::is_always_lock_free && sizeof(std::atomic<int64_t>) == 8);
 
 /// A view of a block; cheap to copy, owns nothing.
 class Block final {
@@ -96,7 +96,7 @@ class Block final {
 
   BlockHeader& header() const { return *reinterpret_cast<BlockHeader*>(base_); }
   RankLines& lines(int rank) const { return header().ranks[static_cast<size_t>(rank)]; }
-  std::atomic<uint64_t>& counter(Counter which, int rank) const {
+  std::atomic<int64_t>& counter(Counter which, int rank) const {
     return lines(rank).counters[static_cast<size_t>(which)].steps;
   }
   int world() const { return static_cast<int>(header().config.world); }

@@ -139,7 +139,7 @@ void BlockCommunicator::post_what_fits() {
   for (; posting_ != next_; ++posting_) {
     Operation& operation = at(posting_);
     for (; operation.posted < operation.chunks; ++operation.posted) {
-      const uint64_t step = operation.first_step + operation.posted;
+      const int64_t step = operation.first_step + operation.posted;
       if (!signals_.reached(Counter::kConsumed, step + 1 - kBlockSlots)) return;
       post(operation, operation.posted);
       signals_.publish(Counter::kPosted, step + 1);
@@ -181,7 +181,7 @@ Status BlockCommunicator::finish(Ticket ticket) {
 
 Status BlockCommunicator::advance(Operation& operation, int64_t deadline_ns) {
   const uint32_t chunk = operation.completed;
-  const uint64_t step = operation.first_step + chunk;
+  const int64_t step = operation.first_step + chunk;
   Status status;
   if (operation.posted == chunk) {
     // The slot's last readers are not done; post_what_fits() comes next.
@@ -228,7 +228,7 @@ Status BlockCommunicator::check_notes(const Operation& operation, uint32_t chunk
 }
 
 Status BlockCommunicator::all_reduce_chunk(const Operation& operation, uint32_t chunk, int64_t deadline_ns) {
-  const uint64_t step = operation.first_step + chunk;
+  const int64_t step = operation.first_step + chunk;
   const uint32_t slot = block_slot(step);
   const Range range = operation.part_range(rank_, chunk);
   const int64_t count = range.bytes / kFloatBytes;

@@ -79,7 +79,7 @@ class BlockCommunicator final : public Communicator {
   uint32_t first_open_ = 0;  // the oldest operation whose ticket is not finished
   uint32_t running_ = 0;     // the oldest operation that has not ended
   uint32_t posting_ = 0;     // the oldest operation with chunks to post
-  uint64_t next_step_ = 0;   // the next operation's first step
+  int64_t next_step_ = 0;    // the next operation's first step
   std::atomic<int64_t> deadline_ns_{kNoDeadline};
   std::array<OpCounters, kOpKinds> counters_;
 

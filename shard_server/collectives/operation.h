@@ -29,7 +29,7 @@ struct Operation final {
   uint32_t chunks = 1;      // at least one: an empty operation still meets
   bool two_shot = false;
 
-  uint64_t first_step = 0;
+  int64_t first_step = 0;
   uint32_t posted = 0;     // chunks this rank has posted
   uint32_t completed = 0;  // chunks that all ranks have posted and this rank has taken in
   int64_t time_ns = 0;

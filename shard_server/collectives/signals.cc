@@ -50,7 +50,7 @@ void ring(SleepLine& line) {
 Signals::Signals(Block block, int rank, bool may_spin, const Clock& clock)
     : block_(block), rank_(rank), world_(block.world()), may_spin_(may_spin), clock_(clock) {}
 
-void Signals::publish(Counter which, uint64_t steps) {
+void Signals::publish(Counter which, int64_t steps) {
   // Store the counter, then look who sleeps; a sleeper says so, then looks at the counter. All four are sequentially
   // consistent, so one of the two sees the other and no wake-up is lost.
   block_.counter(which, rank_).store(steps, std::memory_order_seq_cst);
@@ -61,25 +61,25 @@ void Signals::publish(Counter which, uint64_t steps) {
   }
 }
 
-bool Signals::rank_reached(Counter which, int peer, uint64_t steps) {
-  uint64_t& seen = seen_[static_cast<size_t>(which)][static_cast<size_t>(peer)];
+bool Signals::rank_reached(Counter which, int peer, int64_t steps) {
+  int64_t& seen = seen_[static_cast<size_t>(which)][static_cast<size_t>(peer)];
   if (seen >= steps) return true;
   seen = block_.counter(which, peer).load(std::memory_order_seq_cst);
   return seen >= steps;
 }
 
-int Signals::first_behind(Counter which, uint64_t steps) {
+int Signals::first_behind(Counter which, int64_t steps) {
   for (int peer = 0; peer < world_; ++peer) {
     if (!rank_reached(which, peer, steps)) return peer;
   }
   return -1;
 }
 
-bool Signals::reached(Counter which, uint64_t steps) {
+bool Signals::reached(Counter which, int64_t steps) {
   return first_behind(which, steps) < 0;
 }
 
-Status Signals::wait(Counter which, uint64_t steps, int64_t deadline_ns) {
+Status Signals::wait(Counter which, int64_t steps, int64_t deadline_ns) {
   if (reached(which, steps)) return {};
   const int64_t start_ns = machine_now_ns();
   Status status;
@@ -88,7 +88,7 @@ Status Signals::wait(Counter which, uint64_t steps, int64_t deadline_ns) {
   return status;
 }
 
-bool Signals::spin(Counter which, uint64_t steps, int64_t start_ns) {
+bool Signals::spin(Counter which, int64_t steps, int64_t start_ns) {
   for (int64_t polls = 1;; ++polls) {
     if (reached(which, steps)) return true;
     relax();
@@ -98,7 +98,7 @@ bool Signals::spin(Counter which, uint64_t steps, int64_t start_ns) {
   }
 }
 
-Status Signals::sleep(Counter which, uint64_t steps, int64_t deadline_ns) {
+Status Signals::sleep(Counter which, int64_t steps, int64_t deadline_ns) {
   SleepLine& line = block_.lines(rank_).sleep;
   Status status;
   while (true) {

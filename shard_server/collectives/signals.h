@@ -17,22 +17,22 @@ class Signals final {
   Signals(Block block, int rank, bool may_spin, const Clock& clock);
 
   /// Sets this rank's counter and rings the ranks that sleep. What was written before is visible to who sees it.
-  void publish(Counter which, uint64_t steps);
+  void publish(Counter which, int64_t steps);
 
   /// Whether every rank's counter is at `steps` or past it.
-  bool reached(Counter which, uint64_t steps);
+  bool reached(Counter which, int64_t steps);
 
   /// Waits for reached(). The group's failure, which at `deadline_ns` this rank causes itself.
-  Status wait(Counter which, uint64_t steps, int64_t deadline_ns);
+  Status wait(Counter which, int64_t steps, int64_t deadline_ns);
 
   /// Nanoseconds spent waiting since this was last asked.
   int64_t take_waited_ns();
 
  private:
-  bool rank_reached(Counter which, int peer, uint64_t steps);
-  int first_behind(Counter which, uint64_t steps);
-  bool spin(Counter which, uint64_t steps, int64_t start_ns);
-  Status sleep(Counter which, uint64_t steps, int64_t deadline_ns);
+  bool rank_reached(Counter which, int peer, int64_t steps);
+  int first_behind(Counter which, int64_t steps);
+  bool spin(Counter which, int64_t steps, int64_t start_ns);
+  Status sleep(Counter which, int64_t steps, int64_t deadline_ns);
 
   const Block block_;
   const int rank_;
@@ -40,7 +40,7 @@ class Signals final {
   const bool may_spin_;
   const Clock& clock_;
   // The last seen values: a peer's line is fetched only when the old value does not do.
-  std::array<std::array<uint64_t, limits::kMaxWorld>, kCounters> seen_{};
+  std::array<std::array<int64_t, limits::kMaxWorld>, kCounters> seen_{};
   int64_t waited_ns_ = 0;
 };
 
