@@ -1,5 +1,7 @@
 #include "coordinator/chat_template/attributes.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "coordinator/chat_template/cycler.h"
@@ -174,7 +176,8 @@ Value slice_range(Run& run, const Range& range, const Slice& slice, const Value&
   end = std::min(end, back ? range.length - 1 : range.length);
   out->start = range.at(slice.start);
   out->stop = range.at(end);
-  out->step = range.step * slice.step;
+  // Beyond 64 bits there is one item at most, and no step is taken.
+  out->step = static_cast<int64_t>(static_cast<uint64_t>(range.step) * static_cast<uint64_t>(slice.step));
   out->length = slice.count;
   return Value::object(Kind::kRange, std::move(out));
 }

@@ -10,7 +10,7 @@ namespace krait::chat_template {
 
 /// A name behind a dot, looked up once in the tables of methods.
 struct AttributeName final {
-  explicit AttributeName(std::string name);
+  explicit AttributeName(std::string text);
 
   std::string name;
   std::shared_ptr<Text> hint;  // what an undefined value of that name says

@@ -113,10 +113,7 @@ std::string format_number(const Value& value, const FormatSpec& spec) {
   const bool as_real = value.is(Kind::kFloat) || std::string_view("eEfFgG%").find(spec.type) != std::string_view::npos;
   std::string digits;
   bool negative = false;
-  if (as_real && spec.type != 0) {
-    negative = std::signbit(value.as_double());
-    digits = real_digits(std::abs(value.as_double()), spec);
-  } else if (as_real) {
+  if (as_real) {
     negative = std::signbit(value.as_double());
     digits = real_digits(std::abs(value.as_double()), spec);
   } else {

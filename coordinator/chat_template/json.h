@@ -24,6 +24,6 @@ void append_json(TextBuilder& out, const Value& value, const JsonStyle& style);
 /// The value of a JSON text, keys in their order, no text of it trusted. kInvalidArgument where it is no JSON, nests
 /// deeper than limits::kMaxJsonDepth, or has an integer beyond 64 bits; param the field of the outermost object. Of
 /// that only the fields in `only` are taken, unless that is empty: numbers of the others may be anything.
-Result<Value> parse_json(std::string_view json, std::span<const std::string_view> only = {});
+Result<Value> parse_json(std::string_view text, std::span<const std::string_view> only = {});
 
 }  // namespace krait::chat_template

@@ -46,6 +46,6 @@ struct Token final {
 std::vector<Token> tokenize(std::string_view source);
 
 /// What a string literal means: `body` is what stands between its quotes.
-std::string unescaped(std::string_view body, Position at);
+std::string unescaped(std::string_view body, Position where);
 
 }  // namespace krait::chat_template

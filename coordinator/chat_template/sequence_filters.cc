@@ -1,4 +1,6 @@
 // Filters over sequences: order, sums, groups.
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "coordinator/chat_template/filter_tools.h"

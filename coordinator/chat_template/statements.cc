@@ -31,6 +31,7 @@ class LoopGuard final {
 }  // namespace
 
 Flow run_block(Run& run, const Block& block) {
+  const Nested nested(run);
   for (const auto& statement : block) {
     run.budget().step();
     if (const Flow flow = statement->run(run); flow != Flow::kNext) return flow;
@@ -44,7 +45,6 @@ void hide(Scope& scope, const HiddenNames& names) {
 }
 
 std::optional<Value> captured(Run& run, const Body& body, Flow& flow) {
-  const Nested nested(run);
   Capture capture(run);
   const LocalScope scope(run, &run.scope(), body);
   flow = run_block(run, body.block);

@@ -144,7 +144,9 @@ Value rjust(Run& run, const Value& self, const Arguments& arguments) {
 Value zfill(Run& run, const Value& self, const Arguments& arguments) {
   const Parameters given(arguments, "zfill", {""}, 1);
   const Text& text = self.as_text();
-  const int64_t missing = need_int(given.needed(0), "zfill") - static_cast<int64_t>(count_code_points(text.bytes));
+  const int64_t wanted = need_int(given.needed(0), "zfill");
+  const auto length = static_cast<int64_t>(count_code_points(text.bytes));
+  const int64_t missing = wanted > length ? wanted - length : 0;
   const size_t sign = text.bytes.starts_with('-') || text.bytes.starts_with('+') ? 1 : 0;
   TextBuilder out(run.budget());
   out.append(text, 0, sign);

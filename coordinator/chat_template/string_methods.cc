@@ -184,6 +184,7 @@ std::vector<ByteRange> rsplit_at_space(const Text& text, int64_t most) {
 Value parts_of(Run& run, const Text& text, const std::vector<ByteRange>& parts) {
   std::vector<Value> out;
   run.budget().take(parts.size() * (sizeof(Value) + sizeof(ByteRange)));
+  out.reserve(parts.size());
   for (const ByteRange& part : parts)
     out.push_back(part_of(run, text, part.begin, part.end));
   return Value::list(std::move(out));

@@ -71,7 +71,8 @@ Value center(Run& run, const Value& self, const Arguments& arguments) {
   const Parameters given(arguments, "center", {"width"});
   const Value text = to_text(run.budget(), self);
   const int64_t width = given.integer(0, 80);
-  const int64_t missing = std::max<int64_t>(0, width - *length_of(text));
+  const int64_t length = *length_of(text);
+  const int64_t missing = width > length ? width - length : 0;
   const int64_t left = missing / 2 + (missing & width & 1);
   return padded(run, text.as_text(), left, missing - left, Text(" ", true));
 }
@@ -163,7 +164,7 @@ Value format(Run& run, const Value& self, const Arguments& arguments) {
 
 Value to_int(Run&, const Value& self, const Arguments& arguments) {
   const Parameters given(arguments, "int", {"default", "base"});
-  const Value otherwise = given.at(0) != nullptr ? given.needed(0) : Value::integer(0);
+  Value otherwise = given.at(0) != nullptr ? given.needed(0) : Value::integer(0);
   if (self.is_undefined()) refuse_undefined(self);
   if (self.is_whole()) return Value::integer(self.as_int());
   double number = 0;

@@ -1,5 +1,7 @@
 #include "coordinator/chat_template/value.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cmath>

@@ -38,8 +38,8 @@ struct Alphabet final {
 };
 
 const Alphabet& alphabet() {
-  static const Alphabet kAlphabet;
-  return kAlphabet;
+  static const Alphabet all;
+  return all;
 }
 
 /// Bytes of an English contraction that begins at the apostrophe at `at`; 0 where there is none.
