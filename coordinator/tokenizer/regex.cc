@@ -1,6 +1,7 @@
 #include "coordinator/tokenizer/regex.h"
 
 #define PCRE2_CODE_UNIT_WIDTH 8
+#include <fmt/format.h>
 #include <pcre2.h>
 
 #include <array>
@@ -10,6 +11,7 @@
 
 #include "common/base/limits.h"
 #include "common/base/units.h"
+#include "coordinator/tokenizer/unicode_ranges.h"
 
 namespace krait::tokenizer {
 namespace {
@@ -18,21 +20,68 @@ namespace {
 constexpr std::string_view kSpaces = "\\p{Z}\\t-\\r\\x{85}";
 // Oniguruma's \w: PCRE2's own lacks marks and holds every number.
 constexpr std::string_view kWordChars = "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}\\x{b2}\\x{b3}\\x{b9}\\x{bc}-\\x{be}";
+constexpr char32_t kFirstIdeographicPlane = 0x20000;
 constexpr std::string_view kHexDigits = "0-9A-Fa-f";
 constexpr size_t kJitStackStartBytes = 32 * 1024;
 constexpr size_t kJitStackMaxBytes = 1024 * 1024;
+
+PCRE2_SPTR bytes_of(std::string_view text) {
+  return reinterpret_cast<PCRE2_SPTR>(text.data());
+}
+
+/// Members of a class: characters with the property that are newer than PCRE2's tables.
+std::string newer_members(std::string_view property) {
+  std::string members;
+  for (const CategoryRange& range : kNewerRanges) {
+    const bool ideograph = property == "Han" && range.first >= kFirstIdeographicPlane;
+    if (!ideograph && !range.category.starts_with(property)) continue;
+    members +=
+        fmt::format("\\x{{{:x}}}-\\x{{{:x}}}", static_cast<uint32_t>(range.first), static_cast<uint32_t>(range.last));
+  }
+  return members;
+}
+
+/// Whether \p{sc:NAME} is known: the characters of a script. PCRE2's \p{NAME} would be those that it uses as well.
+bool is_script(std::string_view name) {
+  int code = 0;
+  PCRE2_SIZE offset = 0;
+  const std::string pattern = fmt::format("\\p{{sc:{}}}", name);
+  pcre2_code* compiled = pcre2_compile(bytes_of(pattern), pattern.size(), PCRE2_UTF, &code, &offset, nullptr);
+  pcre2_code_free(compiled);
+  return compiled != nullptr;
+}
+
+/// Appends \p{NAME}, \P{NAME} or \p{^NAME}, whose braces are at [open, close].
+void append_property(std::string_view pattern, size_t open, size_t close, bool in_class, std::string& out) {
+  std::string_view name = pattern.substr(open + 1, close - open - 1);
+  bool negative = pattern[open - 1] == 'P';
+  if (name.starts_with('^')) {
+    negative = !negative;
+    name.remove_prefix(1);
+  }
+  const std::string property = fmt::format("{{{}{}}}", is_script(name) ? "sc:" : "", name);
+  if (!in_class) {
+    out += fmt::format("[{}\\p{}{}]", negative ? "^" : "", property, newer_members(name));
+  } else if (negative) {
+    out += "\\P" + property;  // newer characters cannot be left out inside a class
+  } else {
+    out += "\\p" + property + newer_members(name);
+  }
+}
 
 /// Appends the escape of `c`. Empty, or why it cannot be said in PCRE2.
 std::string_view append_escape(char c, bool in_class, std::string& out) {
   if (c == 'b' && !in_class) return "\\b is not supported";
   if (c == 'B') return "\\B is not supported";
-  const bool negative = c == 'S' || c == 'W' || c == 'H';
-  std::string_view members;
+  const bool negative = c == 'S' || c == 'W' || c == 'H' || c == 'D';
+  std::string members;
   if (c == 's' || c == 'S') members = kSpaces;
-  if (c == 'w' || c == 'W') members = kWordChars;
+  if (c == 'w' || c == 'W')
+    members = fmt::format("{}{}{}{}", kWordChars, newer_members("L"), newer_members("M"), newer_members("Nd"));
   if (c == 'h' || c == 'H') members = kHexDigits;
+  if (c == 'd' || c == 'D') members = "\\p{Nd}" + newer_members("Nd");
   if (in_class && (c == 'W' || c == 'H')) return "\\W and \\H are not supported inside a class";
-  // Inside a class \S keeps PCRE2's meaning, which differs in U+180E only.
+  // Inside a class \S and \D keep PCRE2's meaning, which differs in U+180E and in newer digits.
   if (members.empty() || (in_class && negative)) {
     out += '\\';
     out += c;
@@ -50,6 +99,13 @@ std::string_view translate(std::string_view pattern, std::string& out) {
   for (size_t i = 0; i < pattern.size(); ++i) {
     const char c = pattern[i];
     if (c == '\\' && i + 1 < pattern.size()) {
+      const bool property = (pattern[i + 1] == 'p' || pattern[i + 1] == 'P') && pattern.substr(i + 2, 1) == "{";
+      const size_t close = property ? pattern.find('}', i) : std::string_view::npos;
+      if (close != std::string_view::npos) {
+        append_property(pattern, i + 2, close, in_class, out);
+        i = close;
+        continue;
+      }
       const std::string_view problem = append_escape(pattern[++i], in_class, out);
       if (!problem.empty()) return problem;
       continue;
@@ -68,10 +124,6 @@ std::string_view translate(std::string_view pattern, std::string& out) {
     }
   }
   return {};
-}
-
-PCRE2_SPTR bytes_of(std::string_view text) {
-  return reinterpret_cast<PCRE2_SPTR>(text.data());
 }
 
 }  // namespace

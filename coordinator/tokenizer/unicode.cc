@@ -24,6 +24,12 @@ const typename Table::value_type* range_of(const Table& table, char32_t c) {
   return found == table.end() || c < found->first ? nullptr : &*found;
 }
 
+/// General category of a character that utf8proc does not know.
+std::string_view newer_category(char32_t c) {
+  const CategoryRange* range = range_of(kNewerRanges, c);
+  return range == nullptr ? "Cn" : range->category;
+}
+
 /// Characters that never compose with what stands before them and stand for themselves in NFC: a text may be cut before
 /// each, and one that is followed by another needs no work. Not all such characters, but those of most text.
 bool settled_in_nfc(char32_t c) {
@@ -32,7 +38,8 @@ bool settled_in_nfc(char32_t c) {
          (c >= 0x1f300 && c <= 0x1faff);
 }
 
-void append_normal_form(std::string_view text, NormalForm form, std::string& out) {
+void append_known_normal_form(std::string_view text, NormalForm form, std::string& out) {
+  if (text.empty()) return;
   int options = UTF8PROC_STABLE;
   options |= form == NormalForm::kNfc || form == NormalForm::kNfkc ? UTF8PROC_COMPOSE : UTF8PROC_DECOMPOSE;
   if (form == NormalForm::kNfkc || form == NormalForm::kNfkd) options |= UTF8PROC_COMPAT;
@@ -44,6 +51,19 @@ void append_normal_form(std::string_view text, NormalForm form, std::string& out
   if (bytes < 0) throw std::bad_alloc();
   out.append(reinterpret_cast<const char*>(normal), static_cast<size_t>(bytes));
   std::free(normal);
+}
+
+void append_normal_form(std::string_view text, NormalForm form, std::string& out) {
+  size_t done = 0;
+  for (size_t at = 0; at < text.size();) {
+    const size_t begin = at;
+    if (range_of(kAloneInNormalForms, next_code_point(text, at)) == nullptr) continue;
+    // It stands for itself, and nothing moves or composes across it.
+    append_known_normal_form(text.substr(done, begin - done), form, out);
+    out.append(text, begin, at - begin);
+    done = at;
+  }
+  append_known_normal_form(text.substr(done), form, out);
 }
 
 }  // namespace
@@ -65,9 +85,9 @@ CharClass char_class_beyond_ascii(char32_t c) {
     case UTF8PROC_CATEGORY_ZP:
       return CharClass::kSpace;
     case UTF8PROC_CATEGORY_CN: {
-      const NewerRange* newer = range_of(kNewerRanges, c);
-      if (newer == nullptr || newer->kind == Newer::kMark) return CharClass::kOther;
-      return newer->kind == Newer::kLetter ? CharClass::kLetter : CharClass::kNumber;
+      const char kind = newer_category(c)[0];
+      if (kind == 'N') return CharClass::kNumber;
+      return kind == 'L' ? CharClass::kLetter : CharClass::kOther;
     }
     default:
       return c == 0x85 ? CharClass::kSpace : CharClass::kOther;
@@ -96,8 +116,10 @@ bool is_word_char(char32_t c) {
     case UTF8PROC_CATEGORY_NL:
     case UTF8PROC_CATEGORY_PC:
       return true;
-    case UTF8PROC_CATEGORY_CN:
-      return range_of(kNewerRanges, c) != nullptr;
+    case UTF8PROC_CATEGORY_CN: {
+      const std::string_view newer = newer_category(c);
+      return newer[0] == 'L' || newer[0] == 'M' || newer == "Nd";
+    }
     default:
       // The joiners, and the circled and squared letters, which are symbols but alphabetic.
       return c == 0x200c || c == 0x200d || (c >= 0x24b6 && c <= 0x24e9) || (c >= 0x1f130 && c <= 0x1f149) ||
@@ -136,6 +158,8 @@ std::string lower_case(std::string_view text) {
     const char32_t c = next_code_point(text, at);
     if (c == 0x130) {
       out += "i\u0307";  // the one character whose lower case is two characters everywhere
+    } else if (const LowerCaseRange* newer = range_of(kNewerLowerCase, c)) {
+      append_code_point(out, newer->lower + (c - newer->first));
     } else {
       append_code_point(out, static_cast<char32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(c))));
     }

@@ -18,83 +18,33 @@ import itertools
 import json
 import random
 
+from pipeline_texts import FOUND, PROSE, text
 from tokenizers import Tokenizer
 from tokenizers.models import BPE
 from tokenizers.pre_tokenizers import ByteLevel, Metaspace
 from tokenizers.trainers import BpeTrainer
 
-PROSE = """\
-It is a truth universally acknowledged, that a single man in possession of a good fortune, must be in want of a
-wife. However little known the feelings or views of such a man may be on his first entering a neighbourhood, this truth
-is so well fixed in the minds of the surrounding families, that he is considered the rightful property of some one or
-other of their daughters. 1813, 20, 300 and 4000; x = y + z; don't, they're, we've, I'm, he'll, she'd. Zürich, naïve.
-"My dear Mr. Bennet," said his lady to him one day, "have you heard that Netherfield Park is let at last?" """
-PIECES = [
-    "It is",
-    " a truth",
-    " universally",
-    "man",
-    "'s",
-    "'LL",
-    "they're",
-    " ",
-    "  ",
-    "   ",
-    "\n",
-    "\n\n",
-    "\t",
-    "\r\n",
-    "1813",
-    "1234567",
-    "3.14",
-    "²",
-    "½",
-    "٣٤",
-    "é",
-    "e\u0301",
-    "A\u030a",
-    "한국어",
-    "日本",
-    "🚀",
-    "👩\u200d👧",
-    "\u00a0",
-    "\u200b",
-    "\u3000",
-    "$+<=>",
-    "!!",
-    "...",
-    "«x»",
-    "<s>",
-    "</s>",
-    "<mask>",
-    "word",
-    "swordfish",
-    " word ",
-    "[SEP]",
-    "_",
-    "ß",
-    "İ",
-    "ﬁ",
-    "\u180e",
-    "\x1c",
-    "\x85",
-    "\x00",
-    "▁",
-    "▁▁",
-    " ▁",
-    "aaaa",
-    "x = y",
-    "Zürich",
-    "<0x41>",
-    "Ġ",
-    "TRUTH",
-]
 BYTE_LEVEL = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
 BYTES_ONLY = dict(BYTE_LEVEL, use_regex=False)
-LLAMA3 = (
-    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|"
-    r"\s+(?!\S)|\s+"
-)
+ENDINGS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)"
+REST = r" ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+CAPITALS, SMALL = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
+# How families of models cut words: one expression behind the other.
+CUTS = {
+    "Llama 3": [ENDINGS + r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}|" + REST],
+    "Qwen": [ENDINGS + r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}|" + REST],
+    "capitals": [
+        rf"[^\r\n\p{{L}}\p{{N}}]?{CAPITALS}*{SMALL}+{ENDINGS}?|[^\r\n\p{{L}}\p{{N}}]?{CAPITALS}+{SMALL}*{ENDINGS}?|"
+        rf"\p{{N}}{{1,3}}| ?[^\s\p{{L}}\p{{N}}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+    ],
+    "DeepSeek": [
+        r"\p{N}{1,3}",
+        r"[一-龥぀-ゟ゠-ヿ]+",
+        r"""[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+|"""
+        r" ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
+    ],
+    "scripts": [r"\p{Han}+", r"[^\r\n\p{Han}\p{Greek}]?[\p{Cyrillic}\p{Greek}]+|\P{Latin}|\p{^Hangul}\d*|\w+|\D"],
+}
 
 
 def sequence(key, *parts):
@@ -203,6 +153,17 @@ def around_and_before():
             {"type": "Prepend", "prepend": "x"},
         ),
     )
+    name, config = one("truncation and padding", post=TEMPLATE)
+    config["truncation"] = {"direction": "Right", "max_length": 3, "strategy": "LongestFirst", "stride": 0}
+    config["padding"] = {
+        "strategy": {"Fixed": 16},
+        "direction": "Right",
+        "pad_to_multiple_of": None,
+        "pad_id": 0,
+        "pad_type_id": 0,
+        "pad_token": "<unk>",
+    }
+    yield name, config
     yield one("Strip left", normalizer={"type": "Strip", "strip_left": True, "strip_right": False})
     yield one("Replace with longer", normalizer={"type": "Replace", "pattern": {"Regex": "a+"}, "content": "-=-"})
 
@@ -230,15 +191,13 @@ def cuts():
             BYTES_ONLY,
         ),
     )
-    yield one(
-        "Llama 3",
-        model=dict(BYTES, ignore_merges=True),
-        pre=sequence(
-            "pretokenizers",
-            {"type": "Split", "pattern": {"Regex": LLAMA3}, "behavior": "Isolated", "invert": False},
-            BYTES_ONLY,
-        ),
-    )
+    for name, patterns in CUTS.items():
+        splits = [
+            {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": False}
+            for pattern in patterns
+        ]
+        model = dict(BYTES, ignore_merges=name == "Llama 3")
+        yield one(name, model=model, pre=sequence("pretokenizers", *splits, BYTES_ONLY))
     for each in (False, True):
         yield one(
             f"Digits {each}", pre=sequence("pretokenizers", {"type": "Digits", "individual_digits": each}, BYTE_LEVEL)
@@ -262,6 +221,18 @@ def models_and_decoders():
         decoder=sequence("decoders", {"type": "ByteFallback"}, metaspace("always")),
     )
     yield one("fuse_unk", model=dict(CHARS, unk_token="<unk>", fuse_unk=True), pre=metaspace("first"), decoder=None)
+    yield one(
+        "Gemma",
+        model=dict(FALLBACK, ignore_merges=False),
+        normalizer={"type": "Replace", "pattern": {"String": " "}, "content": "▁"},
+        pre={"type": "Split", "pattern": {"String": " "}, "behavior": "MergedWithPrevious", "invert": False},
+        decoder=sequence(
+            "decoders",
+            {"type": "Replace", "pattern": {"String": "▁"}, "content": " "},
+            {"type": "ByteFallback"},
+            {"type": "Fuse"},
+        ),
+    )
     yield one("no unk", model=CHARS, pre=metaspace("first"), decoder={"type": "Fuse"})
     yield one(
         "SentencePiece",
@@ -300,10 +271,6 @@ def models_and_decoders():
     )
 
 
-def text(rng):
-    return "".join(rng.choice(PIECES) for _ in range(rng.randint(0, 9)))
-
-
 def decode(tokenizer, ids, skip):
     try:
         return tokenizer.decode(ids, skip_special_tokens=skip)
@@ -311,12 +278,25 @@ def decode(tokenizer, ids, skip):
         return None
 
 
+def load(text):
+    """A tokenizer without truncation and padding, which the file may ask for and krait does not apply."""
+    tokenizer = Tokenizer.from_str(text)
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    return tokenizer
+
+
+def pipelines():
+    """(name, tokenizer.json) of each."""
+    return itertools.chain(around_and_before(), cuts(), models_and_decoders())
+
+
 def main():
-    for name, config in itertools.chain(around_and_before(), cuts(), models_and_decoders()):
+    for name, config in pipelines():
         rng = random.Random(name)
-        tokenizer = Tokenizer.from_str(json.dumps(config))
+        tokenizer = load(json.dumps(config))
         cases = []
-        for s in [""] + [text(rng) for _ in range(59)]:
+        for s in ["", *FOUND, *(text(rng) for _ in range(59))]:
             tokenizer.encode_special_tokens = True
             plain_ids = tokenizer.encode(s, add_special_tokens=False).ids
             tokenizer.encode_special_tokens = False

@@ -1,8 +1,6 @@
 // Every part of a pipeline, in small tokenizers, against Hugging Face tokenizers.
 #include <gtest/gtest.h>
 
-#include <set>
-
 #include "coordinator/tokenizer/stream_decoder.h"
 #include "coordinator/tokenizer/utf8.h"
 #include "tests/unit/coordinator/tokenizer/reference_cases.h"
@@ -25,7 +23,7 @@ class Pipelines : public testing::Test {
 };
 
 TEST_F(Pipelines, AreAllThere) {
-  EXPECT_EQ(all().size(), 43u);
+  EXPECT_EQ(all().size(), 49u);
 }
 
 TEST_F(Pipelines, EncodeLikeTheReference) {
@@ -74,6 +72,38 @@ TEST_F(Pipelines, DecodeLikeTheReferenceWholeAndStreamed) {
     }
   }
   EXPECT_GT(compared, 20'000u);
+}
+
+TEST_F(Pipelines, StreamsOfAnyIdsAreTheTextOfTheWhole) {
+  std::mt19937 random(6);
+  for (const auto& line : all()) {
+    const auto tokenizer = parse(line);
+    ASSERT_NE(tokenizer, nullptr);
+    for (int round = 0; round < test::draws({.usual = 60, .sanitized = 10, .long_run = 600}); ++round) {
+      expect_streams_are_whole(tokenizer, any_ids(*tokenizer, random));
+      ASSERT_FALSE(HasFailure()) << line["name"];
+    }
+  }
+}
+
+TEST_F(Pipelines, ATokensTextIsItsBytesOrSpellsThem) {
+  size_t spelled = 0;
+  for (const auto& line : all()) {
+    const auto tokenizer = parse(line);
+    ASSERT_NE(tokenizer, nullptr);
+    for (int32_t id = 0; id < tokenizer->vocab_size(); ++id) {
+      const std::string bytes = tokenizer->token_bytes(id);
+      std::string expected = bytes;
+      if (!is_utf8(bytes)) {
+        expected = "bytes:";
+        for (const char byte : bytes)
+          expected += fmt::format("\\x{:02x}", static_cast<uint8_t>(byte));
+        ++spelled;
+      }
+      ASSERT_EQ(tokenizer->token_text(id), expected) << line["name"] << id;
+    }
+  }
+  EXPECT_GT(spelled, 5'000u) << "most pipelines have tokens that are no whole character";
 }
 
 }  // namespace

@@ -32,6 +32,7 @@ TEST_P(RealVocabulary, EncodesAndDecodesLikeTheReference) {
     ASSERT_EQ(tokenizer_->decode(ids, false), expected["decoded"].get<std::string>()) << expected["text"];
     ASSERT_EQ(tokenizer_->decode(ids, true), expected["decoded_skip"].get<std::string>()) << expected["text"];
   }
+  fmt::print("{}: {} of {} cases equal\n", GetParam(), cases_.size(), cases_.size());
 }
 
 TEST_P(RealVocabulary, StreamsTheSameTextAtEveryCut) {
@@ -59,6 +60,14 @@ TEST_P(RealVocabulary, StreamsTheSameTextAtEveryCut) {
       }
       ASSERT_EQ(sent + stream.flush(), expected[skip ? "decoded_skip" : "decoded"].get<std::string>());
     }
+  }
+}
+
+TEST_P(RealVocabulary, StreamsOfAnyIdsAreTheTextOfTheWhole) {
+  std::mt19937 random(6);
+  for (int round = 0; round < test::draws({.usual = 500, .sanitized = 50, .long_run = 5'000}); ++round) {
+    expect_streams_are_whole(tokenizer_, any_ids(*tokenizer_, random));
+    ASSERT_FALSE(HasFailure());
   }
 }
 

@@ -44,6 +44,18 @@ TEST(Unicode, NormalFormsAcrossTheCutsOfTheFastPath) {
   EXPECT_EQ(lower_case("\u0130STANBUL \u03a3"), "i\u0307stanbul \u03c3");
 }
 
+TEST(Unicode, NormalFormsKnowWhatTheReferenceKnows) {
+  // Its tables are those of Unicode 9: marks, compositions and compatible characters since then are none of its
+  // business.
+  EXPECT_EQ(normal_form("a\U00010d27\u0323", NormalForm::kNfc), "a\U00010d27\u0323");
+  EXPECT_EQ(normal_form("\U00011935\U00011930", NormalForm::kNfc), "\U00011935\U00011930");
+  EXPECT_EQ(normal_form("\U00011938", NormalForm::kNfd), "\U00011938");
+  EXPECT_EQ(normal_form("\u32ff\U0001e04c\ufb01", NormalForm::kNfkc), "\u32ff\U0001e04cfi");
+  EXPECT_EQ(normal_form("\u1106\u1168\u11a7", NormalForm::kNfc), "\uba8c\u11a7")
+      << "behind a syllable, and no part of it";
+  EXPECT_EQ(lower_case("\u1c89\ua7cb\U00010d65\U00016eb8"), "\u1c8a\u0264\U00010d85\U00016ed3");
+}
+
 TEST(ByteLevel, WordsAreThoseOfTheExpression) {
   const auto regex =
       Regex::compile("'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+", "test");
@@ -99,9 +111,21 @@ TEST(Regex, ShorthandsMeanWhatTheyMeanInOniguruma) {
   EXPECT_TRUE(finds("\\w", "\u0301"));
   EXPECT_TRUE(finds("[^a\\w]", "\u09f4")) << "a number, but no decimal digit";
   EXPECT_TRUE(finds("\\W", "\u09f4"));
+  // Characters since Unicode 14, in and outside of classes.
+  for (const char* pattern :
+       {"\\p{L}", "[\\p{L}]", "\\p{Lo}", "[^\\P{L}x]|\\p{Han}", "\\w", "\\P{N}", "\\p{^N}", "\\D"})
+    EXPECT_TRUE(finds(pattern, "\U0002ebf0")) << pattern;
+  for (const char* pattern : {"\\P{L}", "\\p{^L}", "[^\\p{L}]", "\\p{N}", "\\p{Lu}", "\\W", "\\p{Latin}"})
+    EXPECT_FALSE(finds(pattern, "\U0002ebf0")) << pattern;
+  EXPECT_TRUE(finds("\\d", "\U00010d40"));
+  EXPECT_TRUE(finds("[\\d]", "\U00010d40"));
+  EXPECT_FALSE(finds("\\D", "\U00010d40"));
+  EXPECT_FALSE(finds("\\p{Han}", "\u3001")) << "used with the script, and not of it";
+  EXPECT_TRUE(finds("\\P{Han}", "\u3001"));
   EXPECT_TRUE(finds("[]a]", "]"));
   EXPECT_FALSE(finds("[^]a]", "]"));
-  for (const char* pattern : {"(", "[a[bc]]", "[a&&b]", "[[:punct:]]", "\\bword", "[\\W]"}) {
+  for (const char* pattern :
+       {"(", "[a[bc]]", "[a&&b]", "[[:punct:]]", "\\bword", "[\\W]", "\\p{Klingon}", "\\p{}", "\\p{L"}) {
     EXPECT_FALSE(Regex::compile(pattern, "test").ok()) << pattern;
   }
 }
