@@ -111,6 +111,7 @@ SUITES = (
     Suite("cluster", pytest("cluster", "cluster/test_*.py", without="test_launcher.py")),
     Suite("transformers", pytest("transformers", "reference/test_transformers.py"), only_long=True),
     Suite("templates", pytest("templates", "reference/test_templates.py"), only_long=True),
+    Suite("tokenizers", pytest("tokenizers", "reference/test_tokenizers.py"), only_long=True),
     Suite("fuzz", fuzzing.run, Build("fuzz", targets=("krait_fuzz",))),
     # Under sanitizers --long draws no more cases: tests/support/draws.h says how many.
     Suite("address", ctest("asan", draws_more=False), Build("asan", tests="."), only_long=True),
