@@ -3,14 +3,18 @@
 #include <utf8proc.h>
 
 #include <algorithm>
-#include <cstdlib>
-#include <new>
+#include <array>
+#include <span>
+#include <vector>
 
+#include "common/base/check.h"
 #include "coordinator/tokenizer/unicode_ranges.h"
 #include "coordinator/tokenizer/utf8.h"
 
 namespace krait::tokenizer {
 namespace {
+
+constexpr size_t kMaxDecomposed = 18;  // U+FDFA
 
 utf8proc_category_t category(char32_t code_point) {
   return utf8proc_category(static_cast<utf8proc_int32_t>(code_point));
@@ -38,19 +42,38 @@ bool settled_in_nfc(char32_t c) {
          (c >= 0x1f300 && c <= 0x1faff);
 }
 
+/// Each run of marks in the order of their classes; marks of one class stay in theirs. utf8proc can do it, in time that
+/// grows with the square of the run.
+void sort_marks(std::vector<utf8proc_int32_t>& code_points) {
+  const auto mark_class = [](utf8proc_int32_t c) { return utf8proc_get_property(c)->combining_class; };
+  const auto is_starter = [&](utf8proc_int32_t c) { return mark_class(c) == 0; };
+  for (auto begin = code_points.begin(); begin != code_points.end();) {
+    begin = std::find_if_not(begin, code_points.end(), is_starter);
+    const auto end = std::find_if(begin, code_points.end(), is_starter);
+    std::stable_sort(begin, end, [&](auto a, auto b) { return mark_class(a) < mark_class(b); });
+    begin = end;
+  }
+}
+
 void append_known_normal_form(std::string_view text, NormalForm form, std::string& out) {
-  if (text.empty()) return;
-  int options = UTF8PROC_STABLE;
-  options |= form == NormalForm::kNfc || form == NormalForm::kNfkc ? UTF8PROC_COMPOSE : UTF8PROC_DECOMPOSE;
-  if (form == NormalForm::kNfkc || form == NormalForm::kNfkd) options |= UTF8PROC_COMPAT;
-  utf8proc_uint8_t* normal = nullptr;
-  const utf8proc_ssize_t bytes =
-      utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(text.data()), static_cast<utf8proc_ssize_t>(text.size()),
-                   &normal, static_cast<utf8proc_option_t>(options));
-  // The text is valid UTF-8, so only memory can be missing.
-  if (bytes < 0) throw std::bad_alloc();
-  out.append(reinterpret_cast<const char*>(normal), static_cast<size_t>(bytes));
-  std::free(normal);
+  const bool compose = form == NormalForm::kNfc || form == NormalForm::kNfkc;
+  const bool compatible = form == NormalForm::kNfkc || form == NormalForm::kNfkd;
+  const auto options = static_cast<utf8proc_option_t>(UTF8PROC_STABLE | (compatible ? UTF8PROC_COMPAT : 0) |
+                                                      (compose ? UTF8PROC_COMPOSE : UTF8PROC_DECOMPOSE));
+  std::vector<utf8proc_int32_t> code_points;
+  code_points.reserve(text.size());
+  for (size_t at = 0; at < text.size();) {
+    const auto c = static_cast<utf8proc_int32_t>(next_code_point(text, at));
+    std::array<utf8proc_int32_t, kMaxDecomposed> parts{};
+    const utf8proc_ssize_t count = utf8proc_decompose_char(c, parts.data(), kMaxDecomposed, options, nullptr);
+    CHECK_LE(count, static_cast<utf8proc_ssize_t>(kMaxDecomposed));
+    code_points.insert(code_points.end(), parts.begin(), parts.begin() + count);
+  }
+  sort_marks(code_points);
+  auto count = static_cast<utf8proc_ssize_t>(code_points.size());
+  if (compose) count = utf8proc_normalize_utf32(code_points.data(), count, options);
+  for (const utf8proc_int32_t c : std::span(code_points).first(static_cast<size_t>(count)))
+    append_code_point(out, static_cast<char32_t>(c));
 }
 
 void append_normal_form(std::string_view text, NormalForm form, std::string& out) {

@@ -1,6 +1,7 @@
 // How fast text becomes token ids and ids become text, on one thread. Prints a table; judges nothing.
 //
 //   tokenizer_bench TOKENIZER_JSON TEXT_FILE
+//   tokenizer_bench PIPELINES_JSONL    one line for each of the small tokenizers: the slowest megabyte without spaces
 #include <fmt/format.h>
 #include <time.h>
 
@@ -10,16 +11,20 @@
 #include <functional>
 #include <iterator>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "coordinator/tokenizer/stream_decoder.h"
 #include "coordinator/tokenizer/tokenizer.h"
+#include "coordinator/tokenizer/utf8.h"
+#include "tests/support/spaceless_texts.h"
 
 namespace krait::tokenizer {
 namespace {
 
-constexpr double kMinSeconds = 1.0;
+constexpr double kMinSeconds = 0.5;
+constexpr size_t kLongBytes = 1'000'000;
 
 /// Processor time of this thread: other programs on the machine do not count.
 double seconds_now() {
@@ -28,8 +33,8 @@ double seconds_now() {
   return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
 }
 
-/// Repeats `work` for a second of processor time and prints its rate on `bytes`.
-void measure(const char* name, size_t bytes, const std::function<size_t()>& work) {
+/// Repeats `work` for a while of processor time and prints its rate on `bytes`.
+void measure(const std::string& name, size_t bytes, const std::function<size_t()>& work) {
   size_t tokens = work();
   const double begin = seconds_now();
   int rounds = 0;
@@ -59,25 +64,16 @@ int run(const char* tokenizer_json, const char* text_file) {
   const Tokenizer& tokenizer = **loaded;
   std::ifstream file(text_file, std::ios::binary);
   const std::string text((std::istreambuf_iterator<char>(file)), {});
-  if (text.empty()) {
-    fmt::print(stderr, "{} cannot be read, or is empty\n", text_file);
+  if (text.empty() || !is_utf8(text)) {
+    fmt::print(stderr, "{} cannot be read, is empty or is not UTF-8\n", text_file);
     return 1;
-  }
-  std::string wide;
-  while (wide.size() < 1'000'000)
-    wide += "\u65e5\u672c\u8a9e\u306e\u6587\u7ae0\u3002";
-  std::string letters;
-  for (uint32_t seed = 1; letters.size() < 1'000'000; seed = seed * 1664525 + 1013904223) {
-    letters.push_back(static_cast<char>('a' + (seed >> 24) % 26));
   }
   const std::vector<int32_t> ids = encode(tokenizer, text);
   measure("encode: the file", text.size(), [&] { return encode(tokenizer, text).size(); });
   measure("encode: its first 200 bytes", 200,
           [&, head = text.substr(0, 200)] { return encode(tokenizer, head).size(); });
-  measure("encode: Japanese", wide.size(), [&] { return encode(tokenizer, wide).size(); });
-  measure("encode: random letters, no space", letters.size(), [&] { return encode(tokenizer, letters).size(); });
-  measure("encode: one letter again and again", 1'000'000,
-          [&, same = std::string(1'000'000, 'a')] { return encode(tokenizer, same).size(); });
+  for (const auto& [name, spaceless] : test::spaceless_texts(kLongBytes))
+    measure("encode: " + name, spaceless.size(), [&] { return encode(tokenizer, spaceless).size(); });
   measure("encode: spaces only", 1'000'000,
           [&, same = std::string(1'000'000, ' ')] { return encode(tokenizer, same).size(); });
   measure("decode: the file", text.size(), [&] { return tokenizer.decode(ids, false).size() > 0 ? ids.size() : 0; });
@@ -91,12 +87,37 @@ int run(const char* tokenizer_json, const char* text_file) {
   return 0;
 }
 
+int run_pipelines(const char* pipelines_jsonl) {
+  const auto texts = test::spaceless_texts(kLongBytes);
+  std::ifstream file(pipelines_jsonl);
+  for (std::string line; std::getline(file, line);) {
+    const auto pipeline = nlohmann::json::parse(line);
+    const auto loaded = Tokenizer::parse(pipeline["tokenizer"].dump());
+    if (!loaded.ok()) {
+      fmt::print(stderr, "{}\n", to_string(loaded.error()));
+      return 1;
+    }
+    double slowest = 0;
+    std::string which;
+    for (const auto& [name, text] : texts) {
+      const double begin = seconds_now();
+      encode(**loaded, text);
+      const double seconds = seconds_now() - begin;
+      if (seconds > slowest) which = name;
+      slowest = std::max(slowest, seconds);
+    }
+    fmt::print("{:<32} {:>6.2f} s for 1 MB of {}\n", pipeline["name"].get<std::string>(), slowest, which);
+  }
+  return 0;
+}
+
 }  // namespace
 }  // namespace krait::tokenizer
 
 int main(int argc, char** argv) {
+  if (argc == 2) return krait::tokenizer::run_pipelines(argv[1]);
   if (argc != 3) {
-    fmt::print(stderr, "usage: tokenizer_bench TOKENIZER_JSON TEXT_FILE\n");
+    fmt::print(stderr, "usage: tokenizer_bench TOKENIZER_JSON TEXT_FILE, or tokenizer_bench PIPELINES_JSONL\n");
     return 1;
   }
   return krait::tokenizer::run(argv[1], argv[2]);

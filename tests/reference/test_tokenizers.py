@@ -18,7 +18,7 @@ SEED = 6  # of the texts; another one draws others
 
 
 def test_every_pipeline_gives_what_tokenizers_gives():
-    packages = python_packages.start(VENV, HERE / "tokenizers_requirements.txt")
+    packages = python_packages.start(VENV, HERE / "requirements_tokenizers.txt")
     problem = python_packages.finish(packages, timeout_s=600)
     assert not problem, "tokenizers cannot be installed:\n" + problem
     build = pathlib.Path(os.environ["KRAIT_TEST_BUILD_DIR"])
