@@ -23,7 +23,7 @@ class Pipelines : public testing::Test {
 };
 
 TEST_F(Pipelines, AreAllThere) {
-  EXPECT_EQ(all().size(), 49u);
+  EXPECT_EQ(all().size(), kPipelines);
 }
 
 TEST_F(Pipelines, EncodeLikeTheReference) {

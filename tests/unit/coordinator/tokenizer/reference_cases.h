@@ -20,6 +20,8 @@
 
 namespace krait::tokenizer {
 
+inline constexpr size_t kPipelines = 49;  // lines of pipelines.jsonl
+
 inline std::vector<nlohmann::json> read_json_lines(const std::string& name) {
   std::ifstream file(test::golden_path("tokenizers/" + name));
   std::vector<nlohmann::json> lines;
