@@ -1,15 +1,15 @@
 #include "coordinator/api/executor.h"
 
+#include <algorithm>
 #include <exception>
 #include <utility>
 
-#include "common/base/fair_room.h"
 #include "common/base/log.h"
 
 namespace krait::api {
 
 Executor::Executor(int threads, size_t max_waiting, int64_t max_waiting_bytes)
-    : max_waiting_(static_cast<int64_t>(max_waiting)), max_waiting_bytes_(max_waiting_bytes) {
+    : max_waiting_bytes_(max_waiting_bytes), places_(static_cast<int64_t>(max_waiting)), bytes_(max_waiting_bytes) {
   for (int i = 0; i < threads; ++i)
     threads_.emplace_back([this] { run(); });
 }
@@ -25,41 +25,31 @@ Executor::~Executor() {
 }
 
 bool Executor::post(const std::string& client, std::function<void()> work, int64_t bytes) {
+  auto place = places_.take(client, 1);
+  // A piece that is larger than all that may wait is taken when nothing else does.
+  auto room = bytes_.take(client, std::min(bytes, max_waiting_bytes_));
+  if (!place || !room) return false;
   {
     const std::scoped_lock lock(mutex_);
-    const auto known = clients_.find(client);
-    const bool is_new = known == clients_.end();
-    const int64_t own = is_new ? 0 : static_cast<int64_t>(known->second.work.size());
-    const int64_t own_bytes = is_new ? 0 : known->second.bytes;
-    // One large piece is taken when nothing else waits.
-    const bool fits = waiting_ == 0 || has_fair_room(waiting_bytes_, own_bytes, bytes, max_waiting_bytes_);
-    if (!fits || !has_fair_room(waiting_, own, 1, max_waiting_)) return false;
-    if (is_new) turns_.push_back(client);
-    Client& to = is_new ? clients_[client] : known->second;
-    to.work.push_back({std::move(work), bytes});
-    to.bytes += bytes;
-    ++waiting_;
-    waiting_bytes_ += bytes;
+    std::deque<Item>& own = waiting_[client];
+    if (own.empty()) turns_.push_back(client);
+    own.push_back({std::move(work), *std::move(place), *std::move(room)});
   }
   wake_.notify_one();
   return true;
 }
 
 std::function<void()> Executor::take() {
-  const auto at = clients_.find(turns_.front());
+  const auto at = waiting_.find(turns_.front());
   turns_.pop_front();
-  Client& client = at->second;
-  Item item = std::move(client.work.front());
-  client.work.pop_front();
-  client.bytes -= item.bytes;
-  --waiting_;
-  waiting_bytes_ -= item.bytes;
-  if (client.work.empty()) {
-    clients_.erase(at);
+  std::function<void()> work = std::move(at->second.front().work);
+  at->second.pop_front();
+  if (at->second.empty()) {
+    waiting_.erase(at);
   } else {
     turns_.push_back(at->first);
   }
-  return std::move(item.work);
+  return work;
 }
 
 void Executor::run() {
@@ -67,8 +57,8 @@ void Executor::run() {
     std::function<void()> work;
     {
       std::unique_lock lock(mutex_);
-      wake_.wait(lock, [this] { return stop_ || waiting_ > 0; });
-      if (waiting_ == 0) return;
+      wake_.wait(lock, [this] { return stop_ || !turns_.empty(); });
+      if (turns_.empty()) return;
       work = take();
     }
     try {

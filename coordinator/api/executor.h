@@ -12,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "common/base/fair_room.h"
 #include "common/base/limits.h"
 
 namespace krait::api {
@@ -30,25 +31,20 @@ class Executor final {
  private:
   struct Item final {
     std::function<void()> work;
-    int64_t bytes = 0;
-  };
-
-  struct Client final {
-    std::deque<Item> work;
-    int64_t bytes = 0;
+    FairRoom::Hold place;
+    FairRoom::Hold bytes;
   };
 
   void run();
   std::function<void()> take();
 
-  const int64_t max_waiting_;
   const int64_t max_waiting_bytes_;
+  FairRoom places_;
+  FairRoom bytes_;
   std::mutex mutex_;
   std::condition_variable wake_;
-  std::map<std::string, Client> clients_;  // that have work waiting
-  std::deque<std::string> turns_;          // the same, whose turn is next first
-  int64_t waiting_ = 0;
-  int64_t waiting_bytes_ = 0;
+  std::map<std::string, std::deque<Item>> waiting_;  // by client
+  std::deque<std::string> turns_;                    // clients in waiting_, whose turn is next first
   bool stop_ = false;
   std::vector<std::thread> threads_;
 };

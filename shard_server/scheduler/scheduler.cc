@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "common/base/check.h"
+#include "common/base/may_retry.h"
 #include "common/base/units.h"
 
 namespace krait::scheduler {
@@ -78,8 +79,8 @@ void Scheduler::submit(const std::string& peer, wire::Submit submit) {
   if (error) {
     ++stats_.rejected;
     // What is wrong with the request itself is not mended by waiting.
-    const bool may_retry = error->code == Errc::kOverloaded || error->code == Errc::kUnavailable;
-    const double wait_s = may_retry ? std::clamp<double>(backlog_seconds(), 1, limits::kMaxRetryAfterS) : 0;
+    const double wait_s =
+        may_retry(error->code) ? std::clamp<double>(backlog_seconds(), 1, limits::kMaxRetryAfterS) : 0;
     send(peer, wire::Rejected{key.request, *std::move(error), static_cast<uint32_t>(std::ceil(wait_s))});
     return;
   }

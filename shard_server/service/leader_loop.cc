@@ -16,7 +16,9 @@ void LeaderLoop::take(const transport::Packet& packet) {
   auto message = wire::decode(packet.bytes);
   if (!message.ok()) {
     tools_.metrics.observe_bad_message();
-    log_warning("a message of {} was dropped: {}", packet.peer, to_string(message.error()));
+    if (!bad_messages_.due(tools_.clock.now_ns())) return;
+    log_warning("{} message(s) could not be read, the last one of {} for: {}", bad_messages_.times(), packet.peer,
+                to_string(message.error()));
   } else if (packet.endpoint == tools_.endpoints.coordinators) {
     leader_.from_coordinator(packet.peer, *std::move(message));
   } else if (const auto peer = rank_of_peer(packet.peer); peer && peer->rank > 0) {

@@ -29,6 +29,7 @@ class LeaderLoop final : public ShardLoop {
   Leader leader_;
   RankPlaces places_;
   Reminder reminder_;
+  Throttle bad_messages_;
   int64_t drain_deadline_ns_ = 0;
   int64_t next_metrics_ns_ = 0;
 };

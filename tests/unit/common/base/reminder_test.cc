@@ -22,5 +22,17 @@ TEST(Reminder, SpeaksAfterAWhileThenNowAndAgainAndStartsAnewAfterABreak) {
   EXPECT_EQ(wait(200 * kSecond, limits::kFirstWaitWordNs), 0) << "the wait begins anew";
 }
 
+TEST(Throttle, SpeaksAtOnceThenNowAndAgainAndCountsWhatItDidNotSay) {
+  Throttle throttle;
+  EXPECT_TRUE(throttle.due(kSecond));
+  EXPECT_EQ(throttle.times(), 1);
+  for (int64_t i = 1; i < 100; ++i)
+    EXPECT_FALSE(throttle.due(kSecond + i * limits::kNextWaitWordNs / 100)) << i;
+  EXPECT_TRUE(throttle.due(kSecond + limits::kNextWaitWordNs));
+  EXPECT_EQ(throttle.times(), 100);
+  EXPECT_TRUE(throttle.due(1000 * kSecond));
+  EXPECT_EQ(throttle.times(), 1);
+}
+
 }  // namespace
 }  // namespace krait
