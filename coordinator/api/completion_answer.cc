@@ -57,12 +57,10 @@ CompletionAnswer::CompletionAnswer(Api& api, CompletionRequest request, const ht
 
 void CompletionAnswer::start() {
   if (too_large()) return;
-  requests::GenerationSpec spec;
+  requests::GenerationSpec spec = request_.generation();
   spec.request_id = http_request_id_;
-  spec.model = request_.model;
   spec.client = client_;
   spec.timeout_ms = api_.options().request_timeout_ms;
-  spec.sequences = request_.sequences();
   const auto self = shared_from_this();
   const auto id = api_.cluster().submit(std::move(spec), self);
   {

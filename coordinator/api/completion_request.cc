@@ -90,12 +90,13 @@ void read_sampling(const Fields& fields, wire::SamplingParams& sampling) {
     sampling.logit_bias.push_back({token, bias});
 }
 
-Status read_stops(const Fields& fields, const ModelInfo& model, requests::SequenceSpec& spec) {
-  spec.stop_strings = fields.strings("stop");
-  std::erase(spec.stop_strings, "");
-  if (!spec.stop_strings.empty() && model.tokenizer == nullptr) {
+Status read_stops(const Fields& fields, const ModelInfo& model, requests::SharedSpec& spec) {
+  auto strings = fields.strings("stop");
+  std::erase(strings, "");
+  if (!strings.empty() && model.tokenizer == nullptr) {
     return wrong("this model has no tokenizer: give 'stop_token_ids' in place of 'stop'", "stop");
   }
+  if (!strings.empty()) spec.stop = std::make_shared<const tokenizer::StopStrings>(std::move(strings));
   std::set<int32_t> stops;
   if (!fields.boolean("ignore_eos").value()) stops.insert(model.eos_ids.begin(), model.eos_ids.end());
   for (const int32_t id : fields.token_ids("stop_token_ids"))
@@ -240,19 +241,15 @@ Result<CompletionRequest> read_completion_request(std::string_view body, const M
   return request;
 }
 
-std::vector<requests::SequenceSpec> CompletionRequest::sequences() const {
-  std::vector<requests::SequenceSpec> out;
-  for (const Prompt& prompt : prompts) {
-    // Without a seed of the client's, two prompts must not share their chance, least of all two equal ones.
-    const uint64_t seed = has_seed ? shared.sampling.seed : random_u64();
-    for (uint32_t choice = 0; choice < n; ++choice) {
-      auto& spec = out.emplace_back(shared);
-      spec.tokens = prompt.tokens;
-      spec.sampling.seed = seed;
-      spec.sampling.choice = choice;
-    }
-  }
-  return out;
+requests::GenerationSpec CompletionRequest::generation() const {
+  requests::GenerationSpec spec;
+  spec.model = model;
+  spec.n = n;
+  spec.shared = shared;
+  // Without a seed of the client's, two prompts must not share their chance, least of all two equal ones.
+  for (const Prompt& prompt : prompts)
+    spec.prompts.push_back({prompt.tokens, has_seed ? shared.sampling.seed : random_u64()});
+  return spec;
 }
 
 }  // namespace krait::api

@@ -44,14 +44,14 @@ struct CompletionRequest final {
   bool echo = false;
   std::optional<int32_t> logprobs;
   bool return_token_ids = false;
-  bool has_seed = false;          // the client's own: then equal prompts give equal texts
-  requests::SequenceSpec shared;  // of every sequence: everything but tokens and choice
-  UnknownFields unknown_fields;   // accepted and ignored
+  bool has_seed = false;  // the client's own: then equal prompts give equal texts
+  requests::SharedSpec shared;
+  UnknownFields unknown_fields;  // accepted and ignored
 
   /// The field that the prompts come from.
   std::string_view prompt_field() const { return chat ? "messages" : "prompt"; }
-  /// Sequence p * n + c is choice c of prompt p.
-  std::vector<requests::SequenceSpec> sequences() const;
+  /// What the cluster is asked for, but for who asks and for how long.
+  requests::GenerationSpec generation() const;
 };
 
 /// Reads, tokenizes and checks; what passes here, wire::decode and a group's admission take too. Errors:

@@ -75,7 +75,7 @@ class ClusterClient::Loop final {
     return groups;
   }
   uint32_t open_requests() const { return open_requests_; }
-  OpenRequests::Hold take_room(const GenerationSpec& spec) { return open_.take(spec); }
+  std::optional<OpenRequests::Hold> take_room(const GenerationSpec& spec) { return open_.take(spec); }
   uint32_t retry_after_s() const {
     const std::scoped_lock lock(mutex_);
     double least_s = limits::kMaxRetryAfterS;
@@ -150,11 +150,11 @@ Result<std::unique_ptr<ClusterClient>> ClusterClient::start(CoreOptions options,
 RequestId ClusterClient::submit(GenerationSpec spec, std::shared_ptr<GenerationSink> sink) {
   const RequestId id = loop_->next_id();
   auto hold = loop_->take_room(spec);
-  if (hold == nullptr) {
+  if (!hold) {
     sink->on_error(Error{Errc::kOverloaded, "too many requests are open; try again later", ""}, retry_after_s());
     return id;
   }
-  sink = std::make_shared<HoldingSink>(std::move(sink), std::move(hold));
+  sink = std::make_shared<HoldingSink>(std::move(sink), *std::move(hold));
   loop_->post([id, spec = std::move(spec), sink = std::move(sink)](RequestCore& core) mutable {
     core.submit(id, std::move(spec), std::move(sink));
   });

@@ -13,6 +13,8 @@ CoreLoop::CoreLoop(CoreOptions options, transport::Transport& transport, const C
       name_(options.name),
       on_bad_message_(observer.on_bad_message),
       transport_(transport),
+      clock_(clock),
+      bad_messages_(addresses_.size()),
       core_(std::move(options), clock, std::move(observer)) {}
 
 Status CoreLoop::connect() {
@@ -31,7 +33,9 @@ void CoreLoop::take(const transport::Packet& packet) {
       core_.from_group(group, *std::move(message));
     } else {
       if (on_bad_message_) on_bad_message_();
-      log_warning("a message of group {} was dropped: {}", group, to_string(message.error()));
+      if (!bad_messages_[group].due(clock_.now_ns())) continue;
+      log_warning("{} message(s) of the group at {} could not be read, the last one for: {}",
+                  bad_messages_[group].times(), addresses_[group], to_string(message.error()));
     }
   }
 }
@@ -43,9 +47,9 @@ void CoreLoop::turn() {
     take(*packet);
   }
   core_.tick();
-  for (auto& out : core_.take_outgoing()) {
-    const auto sent = transport_.send(endpoints_[out.group], "", wire::encode(out.message));
-    if (!sent.ok()) core_.send_failed(out.group, out.message);
+  while (const auto out = core_.next_outgoing()) {
+    const auto sent = transport_.send(endpoints_[out->group], "", wire::encode(out->message));
+    if (!sent.ok()) core_.send_failed(out->group, out->message);
   }
 }
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "common/base/clock.h"
+#include "common/base/reminder.h"
 #include "common/transport/transport.h"
 #include "coordinator/requests/request_core.h"
 
@@ -33,7 +34,9 @@ class CoreLoop final {
   const std::string name_;
   const std::function<void()> on_bad_message_;
   transport::Transport& transport_;
-  std::vector<transport::EndpointId> endpoints_;
+  const Clock& clock_;
+  std::vector<transport::EndpointId> endpoints_;  // one a group
+  std::vector<Throttle> bad_messages_;            // the same
   RequestCore core_;
 };
 

@@ -2,32 +2,45 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "common/base/result.h"
 #include "common/wire/messages.h"
+#include "coordinator/tokenizer/stop_strings.h"
 
 namespace krait::requests {
 
-/// One sequence: a prompt and one of its n choices.
-struct SequenceSpec final {
-  std::vector<int32_t> tokens;  // the prompt; at least one
+/// What all sequences of a request have in common. It may be large, so nobody has a copy for each of them.
+struct SharedSpec final {
   uint32_t max_tokens = 16;
-  wire::SamplingParams sampling;          // seed and stop_ids (sorted) set
-  std::vector<std::string> stop_strings;  // not in the output unless include_stop
-  bool include_stop = false;              // leave the stop string that was met in the text
-  bool skip_special_tokens = true;        // in the text; tokens always have them
+  wire::SamplingParams sampling;                       // stop_ids sorted; a sequence has its own seed and choice
+  std::shared_ptr<const tokenizer::StopStrings> stop;  // not in the output unless include_stop; null: none
+  bool include_stop = false;                           // leave the stop string that was met in the text
+  bool skip_special_tokens = true;                     // in the text; tokens always have them
 };
 
-/// A request: its sequences live and end together when it is cancelled or fails.
+struct PromptSpec final {
+  std::vector<int32_t> tokens;  // at least one
+  uint64_t seed = 0;            // of its choices
+};
+
+/// A request: its sequences live and end together when it is cancelled or fails. Sequence p * n + c is choice c of
+/// prompt p.
 struct GenerationSpec final {
   std::string request_id;  // of the HTTP exchange, for logs
   std::string model;       // served name
   std::string client;      // key for fairness between clients
   int64_t timeout_ms = 0;  // 0: the server's default
-  std::vector<SequenceSpec> sequences;
+  std::vector<PromptSpec> prompts;
+  uint32_t n = 1;  // choices of each
+  SharedSpec shared;
+
+  size_t sequences() const { return prompts.size() * n; }
+  /// What a group is sent for a sequence, but for its number. timeout_ms is set.
+  wire::Submit submit(size_t sequence) const;
 };
 
 enum class EndReason : uint8_t { kStop, kLength };
@@ -41,7 +54,7 @@ struct SequenceEnd final {
 
 /// News of one sequence.
 struct OutputChunk final {
-  size_t sequence = 0;                  // index in GenerationSpec::sequences
+  size_t sequence = 0;                  // below GenerationSpec::sequences()
   std::string numerics_id;              // set, and nothing else, when a group takes the sequence on: how it computes
   std::string text;                     // new text: whole characters; what may become a stop string is held
   std::vector<wire::TokenInfo> tokens;  // new tokens, in order; those of a held-back text come with it or before

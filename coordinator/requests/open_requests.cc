@@ -2,51 +2,29 @@
 
 #include <utility>
 
-#include "common/base/fair_room.h"
-
 namespace krait::requests {
+namespace {
 
-class OpenRequests::Held final {
- public:
-  Held(OpenRequests& all, std::string client, const Part& part) : all_(all), client_(std::move(client)), part_(part) {}
-  ~Held() { all_.give_back(client_, part_); }
-  Held(const Held&) = delete;
-  Held& operator=(const Held&) = delete;
-
- private:
-  OpenRequests& all_;
-  const std::string client_;
-  const Part part_;
-};
-
-OpenRequests::Hold OpenRequests::take(const GenerationSpec& spec) {
-  Part part;
-  part.sequences = static_cast<int64_t>(spec.sequences.size());
-  for (const SequenceSpec& sequence : spec.sequences)
-    part.tokens += static_cast<int64_t>(sequence.tokens.size());
-  const std::scoped_lock lock(mutex_);
-  const auto own = clients_.try_emplace(spec.client).first;
-  if (!has_fair_room(all_.sequences, own->second.sequences, part.sequences, max_sequences_) ||
-      !has_fair_room(all_.tokens, own->second.tokens, part.tokens, max_tokens_)) {
-    if (own->second.sequences == 0) clients_.erase(own);
-    return nullptr;
-  }
-  auto hold = std::make_shared<const Held>(*this, spec.client, part);
-  for (Part* const to : {&all_, &own->second}) {
-    to->sequences += part.sequences;
-    to->tokens += part.tokens;
-  }
-  return hold;
+/// Of all prompts as they are sent, each to all of its choices. What the request has of stop strings and biases counts
+/// as the tokens that would take the same memory.
+int64_t tokens_of(const GenerationSpec& spec) {
+  size_t tokens = 0;
+  for (const PromptSpec& prompt : spec.prompts)
+    tokens += prompt.tokens.size() * spec.n;
+  const SharedSpec& shared = spec.shared;
+  const size_t bytes = (shared.stop != nullptr ? shared.stop->bytes() : 0) +
+                       shared.sampling.logit_bias.size() * sizeof(shared.sampling.logit_bias[0]);
+  return static_cast<int64_t>(tokens + bytes / sizeof(int32_t));
 }
 
-void OpenRequests::give_back(const std::string& client, const Part& part) {
-  const std::scoped_lock lock(mutex_);
-  const auto at = clients_.find(client);
-  for (Part* const from : {&all_, &at->second}) {
-    from->sequences -= part.sequences;
-    from->tokens -= part.tokens;
-  }
-  if (at->second.sequences == 0) clients_.erase(at);
+}  // namespace
+
+std::optional<OpenRequests::Hold> OpenRequests::take(const GenerationSpec& spec) {
+  auto sequences = sequences_.take(spec.client, static_cast<int64_t>(spec.sequences()));
+  if (!sequences) return std::nullopt;
+  auto tokens = tokens_.take(spec.client, tokens_of(spec));
+  if (!tokens) return std::nullopt;
+  return Hold{*std::move(sequences), *std::move(tokens)};
 }
 
 }  // namespace krait::requests

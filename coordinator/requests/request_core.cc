@@ -5,6 +5,7 @@
 
 #include "common/base/check.h"
 #include "common/base/limits.h"
+#include "common/base/may_retry.h"
 #include "common/base/units.h"
 #include "coordinator/routing/choose_group.h"
 
@@ -21,8 +22,20 @@ RequestCore::RequestCore(CoreOptions options, const Clock& clock, CoreObserver o
   last_turn_ns_ = last_heartbeat_ns_;
 }
 
-std::vector<GroupMessage> RequestCore::take_outgoing() {
-  return std::exchange(outgoing_, {});
+std::optional<GroupMessage> RequestCore::next_outgoing() {
+  while (!outgoing_.empty()) {
+    Outgoing out = std::move(outgoing_.front());
+    outgoing_.pop_front();
+    if (auto* message = std::get_if<wire::Message>(&out.what)) return GroupMessage{out.group, std::move(*message)};
+    const auto& unsent = std::get<Unsent>(out.what);
+    const auto found = sequences_.find(unsent.number);
+    if (found == sequences_.end()) continue;  // it is over before it began
+    found->second.sent = true;
+    wire::Submit submit = unsent.spec->submit(found->second.index);
+    submit.request = unsent.number;
+    return GroupMessage{out.group, std::move(submit)};
+  }
+  return std::nullopt;
 }
 
 std::vector<GroupSnapshot> RequestCore::groups() const {
@@ -43,7 +56,7 @@ Result<size_t> RequestCore::choose_group(const std::string& model) const {
 }
 
 void RequestCore::submit(RequestId id, GenerationSpec spec, std::shared_ptr<GenerationSink> sink) {
-  CHECK(!spec.sequences.empty());
+  CHECK_GT(spec.sequences(), 0u);
   notice_pause();
   const auto group = choose_group(spec.model);
   if (draining_ || !group.ok()) {
@@ -52,32 +65,24 @@ void RequestCore::submit(RequestId id, GenerationSpec spec, std::shared_ptr<Gene
     return;
   }
   const int64_t now_ns = clock_.now_ns();
-  const int64_t timeout_ms = spec.timeout_ms > 0 ? spec.timeout_ms : options_.default_timeout_ms;
+  if (spec.timeout_ms <= 0) spec.timeout_ms = options_.default_timeout_ms;
   Request& request = requests_[id];
   request.sink = std::move(sink);
   request.submitted_ns = now_ns;
-  request.deadline_ns = now_ns + timeout_ms * kMs;
+  request.deadline_ns = now_ns + spec.timeout_ms * kMs;
   deadlines_.emplace(request.deadline_ns, id);
-  for (size_t index = 0; index < spec.sequences.size(); ++index) {
-    SequenceSpec& sequence = spec.sequences[index];
+  const auto shared = std::make_shared<const SharedSpec>(spec.shared);
+  const auto all = std::make_shared<const GenerationSpec>(std::move(spec));
+  for (size_t index = 0; index < all->sequences(); ++index) {
     const uint64_t number = next_number_++;
-    wire::Submit submit;
-    submit.request = number;
-    submit.model = spec.model;
-    submit.max_tokens = sequence.max_tokens;
-    submit.sampling = sequence.sampling;
-    // The leader's own clock is the backstop, in case this coordinator cannot say Cancel any more.
-    submit.deadline_ms = timeout_ms;
-    submit.client = spec.client;
-    const auto prompt_tokens = static_cast<uint32_t>(sequence.tokens.size());
-    const uint32_t to_score = sequence.sampling.prompt_logprobs ? prompt_tokens - 1 : 0;
-    sequences_.emplace(number, Sequence{id, index, *group, prompt_tokens, 0, to_score, 0, now_ns, 0,
-                                        SequenceOutput(options_.tokenizer, sequence)});
-    submit.tokens = std::move(sequence.tokens);
+    const auto prompt_tokens = static_cast<uint32_t>(all->prompts[index / all->n].tokens.size());
+    const uint32_t to_score = shared->sampling.prompt_logprobs ? prompt_tokens - 1 : 0;
+    sequences_.emplace(number, Sequence{id, index, *group, prompt_tokens, 0, to_score, 0, false, now_ns, 0,
+                                        SequenceOutput(options_.tokenizer, shared)});
     groups_[*group].open.insert(number);
     groups_[*group].unanswered.insert(number);
     request.sequences.push_back(number);
-    send(*group, std::move(submit));
+    outgoing_.push_back({*group, Unsent{number, all}});
   }
 }
 
@@ -86,7 +91,7 @@ void RequestCore::abandon(RequestId id, wire::FinishReason reason) {
   if (found == requests_.end()) return;
   for (const uint64_t number : found->second.sequences) {
     const Sequence& sequence = sequences_.at(number);
-    send(sequence.group, wire::Cancel{number, sequence.received});
+    if (sequence.sent) send(sequence.group, wire::Cancel{number, sequence.received});
     if (observer_.on_sequence_end) observer_.on_sequence_end({reason, sequence.prompt_tokens, sequence.received});
     forget_sequence(number);
   }
@@ -239,7 +244,7 @@ void RequestCore::on(size_t group, const wire::Finished& finished) {
       fail(id, Error{Errc::kUnavailable, "the group cancelled the request", ""}, 1);
       return;
     case wire::FinishReason::kError:
-      fail(id, finished.error, 1);
+      fail(id, finished.error, may_retry(finished.error.code) ? 1 : 0);
       return;
   }
 }

@@ -3,12 +3,15 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "common/base/clock.h"
@@ -32,7 +35,7 @@ struct CoreOptions final {
   std::shared_ptr<const tokenizer::Tokenizer> tokenizer;  // null: tokens have no text
   int64_t default_timeout_ms = 600'000;
   int64_t max_open_sequences = limits::kMaxOpenSequences;  // of all requests; more are refused
-  int64_t max_open_tokens = limits::kMaxOpenTokens;        // of their prompts
+  int64_t max_open_tokens = limits::kMaxOpenTokens;        // of their prompts, and what else they hold in such
 };
 
 /// Sequences that a group was asked for and that have ended, for metrics: what the coordinator saw and what the group
@@ -77,7 +80,8 @@ class RequestCore final {
   /// From now on new requests are refused.
   void drain() { draining_ = true; }
 
-  std::vector<GroupMessage> take_outgoing();
+  /// What there is to say next. Take all of it before the next turn.
+  std::optional<GroupMessage> next_outgoing();
 
   std::vector<GroupSnapshot> groups() const;
   uint32_t open_requests() const { return static_cast<uint32_t>(requests_.size()); }
@@ -104,9 +108,19 @@ class RequestCore final {
     uint32_t received = 0;  // generated tokens
     uint32_t to_score = 0;  // prompt logprobs that are asked for
     uint32_t scored = 0;    // and have come
+    bool sent = false;      // the group may know of it
     int64_t submitted_ns = 0;
     int64_t last_token_ns = 0;
     SequenceOutput output;
+  };
+  /// A Submit has the whole prompt and all that its request shares, so it is made when it is its turn to be sent.
+  struct Unsent final {
+    uint64_t number = 0;
+    std::shared_ptr<const GenerationSpec> spec;
+  };
+  struct Outgoing final {
+    size_t group = 0;
+    std::variant<wire::Message, Unsent> what;
   };
   struct Request final {
     std::shared_ptr<GenerationSink> sink;
@@ -146,7 +160,7 @@ class RequestCore final {
   uint64_t next_number_ = 1;
   int64_t last_heartbeat_ns_ = 0;
   int64_t last_turn_ns_ = 0;  // when this machine last ran
-  std::vector<GroupMessage> outgoing_;
+  std::deque<Outgoing> outgoing_;
 };
 
 }  // namespace krait::requests

@@ -5,21 +5,23 @@
 
 namespace krait::requests {
 
-SequenceOutput::SequenceOutput(std::shared_ptr<const tokenizer::Tokenizer> tokenizer, const SequenceSpec& spec)
-    : stop_strings_(spec.stop_strings), stop_ids_(spec.sampling.stop_ids) {
+SequenceOutput::SequenceOutput(std::shared_ptr<const tokenizer::Tokenizer> tokenizer,
+                               std::shared_ptr<const SharedSpec> spec)
+    : spec_(std::move(spec)) {
   if (tokenizer == nullptr) return;
-  decoder_.emplace(std::move(tokenizer), spec.skip_special_tokens);
-  if (!stop_strings_.empty()) stops_.emplace(stop_strings_, spec.include_stop);
+  decoder_.emplace(std::move(tokenizer), spec_->skip_special_tokens);
+  if (spec_->stop != nullptr) stops_.emplace(spec_->stop, spec_->include_stop);
 }
 
 bool SequenceOutput::is_stop_token(int32_t token) const {
-  return std::binary_search(stop_ids_.begin(), stop_ids_.end(), token);
+  const auto& stop_ids = spec_->sampling.stop_ids;
+  return std::binary_search(stop_ids.begin(), stop_ids.end(), token);
 }
 
 SequenceOutput::Piece SequenceOutput::through_stops(const std::string& text) {
   if (!stops_) return {text, false, {}};
   auto piece = stops_->push(text);
-  return {std::move(piece.text), piece.stopped, piece.stopped ? stop_strings_.at(piece.which) : std::string()};
+  return {std::move(piece.text), piece.stopped, piece.stopped ? spec_->stop->strings().at(piece.which) : std::string()};
 }
 
 SequenceOutput::Piece SequenceOutput::push(int32_t token) {

@@ -16,7 +16,7 @@ namespace krait::requests {
 class SequenceOutput final {
  public:
   /// Without a tokenizer tokens have no text, and stop strings never match.
-  SequenceOutput(std::shared_ptr<const tokenizer::Tokenizer> tokenizer, const SequenceSpec& spec);
+  SequenceOutput(std::shared_ptr<const tokenizer::Tokenizer> tokenizer, std::shared_ptr<const SharedSpec> spec);
 
   struct Piece final {
     std::string text;
@@ -34,10 +34,9 @@ class SequenceOutput final {
  private:
   Piece through_stops(const std::string& text);
 
+  std::shared_ptr<const SharedSpec> spec_;
   std::optional<tokenizer::StreamDecoder> decoder_;
   std::optional<tokenizer::StopMatcher> stops_;
-  std::vector<std::string> stop_strings_;
-  std::vector<int32_t> stop_ids_;
 };
 
 }  // namespace krait::requests

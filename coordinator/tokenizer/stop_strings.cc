@@ -1,95 +1,95 @@
 #include "coordinator/tokenizer/stop_strings.h"
 
-#include <deque>
+#include <algorithm>
+#include <numeric>
 
 namespace krait::tokenizer {
+namespace {
 
-// The stop strings form one automaton (Aho and Corasick, 1975): its state is the longest end of the text so far that
-// begins some stop string, which is just what must be held back.
-
-StopMatcher::StopMatcher(std::vector<std::string> stops, bool include_stop_in_output)
-    : stops_(std::move(stops)), include_stop_in_output_(include_stop_in_output), nodes_(1) {
-  for (size_t i = 0; i < stops_.size(); ++i)
-    add(stops_[i], static_cast<int32_t>(i));
-  link_failures();
+/// Where those that are not empty are, in the order of their bytes; equal ones in the order given.
+std::vector<uint32_t> sorted_indices(const std::vector<std::string>& stops) {
+  std::vector<uint32_t> sorted(stops.size());
+  std::iota(sorted.begin(), sorted.end(), 0);
+  std::erase_if(sorted, [&](uint32_t i) { return stops[i].empty(); });
+  std::stable_sort(sorted.begin(), sorted.end(), [&](uint32_t a, uint32_t b) { return stops[a] < stops[b]; });
+  return sorted;
 }
 
-int32_t StopMatcher::child(int32_t node, uint8_t byte) const {
-  for (const auto& [edge, next] : nodes_[static_cast<size_t>(node)].children) {
-    if (edge == byte) return next;
-  }
-  return -1;
-}
+}  // namespace
 
-void StopMatcher::add(std::string_view stop, int32_t which) {
-  if (stop.empty()) return;
-  int32_t node = 0;
-  for (const char c : stop) {
-    const auto byte = static_cast<uint8_t>(c);
-    int32_t next = child(node, byte);
-    if (next < 0) {
-      next = static_cast<int32_t>(nodes_.size());
-      const int32_t depth = nodes_[static_cast<size_t>(node)].depth + 1;
-      nodes_[static_cast<size_t>(node)].children.emplace_back(byte, next);
-      nodes_.push_back(Node{{}, 0, depth, -1});
-    }
-    node = next;
-  }
-  Node& end = nodes_[static_cast<size_t>(node)];
-  if (end.which < 0) end.which = which;
-}
-
-void StopMatcher::link_failures() {
-  std::deque<int32_t> open{0};
-  while (!open.empty()) {
-    const int32_t parent = open.front();
-    open.pop_front();
-    for (const auto& [byte, node] : nodes_[static_cast<size_t>(parent)].children) {
-      int32_t fail = nodes_[static_cast<size_t>(parent)].fail;
-      while (fail != 0 && child(fail, byte) < 0)
-        fail = nodes_[static_cast<size_t>(fail)].fail;
-      const int32_t next = parent == 0 ? -1 : child(fail, byte);
-      Node& made = nodes_[static_cast<size_t>(node)];
-      made.fail = next < 0 ? 0 : next;
-      if (made.which < 0) made.which = nodes_[static_cast<size_t>(made.fail)].which;
-      open.push_back(node);
+StopStrings::StopStrings(std::vector<std::string> stops) : nodes_(1), stops_(std::move(stops)) {
+  struct Range final {
+    size_t begin = 0;
+    size_t end = 0;
+  };
+  const std::vector<uint32_t> sorted = sorted_indices(stops_);
+  std::vector<Range> ranges{{0, sorted.size()}};  // by node: the sorted stop strings that begin with its path
+  for (uint32_t at = 0; at < nodes_.size(); ++at) {
+    // All nodes above, where its failures are, are complete.
+    Node node = nodes_[at];
+    auto [begin, end] = ranges[at];
+    node.first_child = static_cast<uint32_t>(nodes_.size());
+    node.which = nodes_[node.fail].which;
+    if (begin < end && stops_[sorted[begin]].size() == node.depth) node.which = static_cast<int32_t>(sorted[begin]);
+    nodes_[at] = node;
+    while (begin < end && stops_[sorted[begin]].size() == node.depth)
+      ++begin;
+    while (begin < end) {
+      const char byte = stops_[sorted[begin]][node.depth];
+      Range with_byte{begin, begin};
+      while (with_byte.end < end && stops_[sorted[with_byte.end]][node.depth] == byte)
+        ++with_byte.end;
+      const uint32_t fail = at == kRoot ? kRoot : next(node.fail, static_cast<uint8_t>(byte));
+      nodes_.push_back({0, fail, node.depth + 1, -1, static_cast<uint8_t>(byte)});
+      ranges.push_back(with_byte);
+      begin = with_byte.end;
     }
   }
+  nodes_.push_back({static_cast<uint32_t>(nodes_.size()), kRoot, 0, -1, 0});
+  nodes_.shrink_to_fit();
+}
+
+uint32_t StopStrings::next(uint32_t node, uint8_t byte) const {
+  while (true) {
+    const auto begin = nodes_.begin() + nodes_[node].first_child;
+    const auto end = nodes_.begin() + nodes_[node + 1].first_child;
+    const auto child = std::lower_bound(begin, end, byte, [](const Node& a, uint8_t b) { return a.byte < b; });
+    if (child != end && child->byte == byte) return static_cast<uint32_t>(child - nodes_.begin());
+    if (node == kRoot) return kRoot;
+    node = nodes_[node].fail;
+  }
+}
+
+size_t StopStrings::bytes() const {
+  size_t bytes = nodes_.size() * sizeof(Node);
+  for (const std::string& stop : stops_)
+    bytes += sizeof(stop) + stop.size();
+  return bytes;
 }
 
 StopMatcher::Piece StopMatcher::push(std::string_view new_text) {
   if (stopped_) return {"", true, which_};
-  if (nodes_.size() == 1) return {std::string(new_text), false, 0};
-  std::string text = std::move(held_);
-  held_.clear();
+  std::string text = std::exchange(held_, {});
   for (size_t i = 0; i < new_text.size(); ++i) {
-    const auto byte = static_cast<uint8_t>(new_text[i]);
-    int32_t next = child(node_, byte);
-    while (next < 0 && node_ != 0) {
-      node_ = nodes_[static_cast<size_t>(node_)].fail;
-      next = child(node_, byte);
-    }
-    node_ = next < 0 ? 0 : next;
-    const int32_t which = nodes_[static_cast<size_t>(node_)].which;
+    node_ = stops_->next(node_, static_cast<uint8_t>(new_text[i]));
+    const int32_t which = stops_->complete(node_);
     if (which < 0) continue;
     stopped_ = true;
     which_ = static_cast<size_t>(which);
     text += new_text.substr(0, i + 1);
-    if (!include_stop_in_output_) text.resize(text.size() - stops_[which_].size());
+    if (!include_stop_in_output_) text.resize(text.size() - stops_->strings()[which_].size());
     return {std::move(text), true, which_};
   }
   text += new_text;
-  const size_t sure = text.size() - static_cast<size_t>(nodes_[static_cast<size_t>(node_)].depth);
+  const size_t sure = text.size() - stops_->depth(node_);
   held_ = text.substr(sure);
   text.resize(sure);
   return {std::move(text), false, 0};
 }
 
 std::string StopMatcher::flush() {
-  node_ = 0;
-  std::string text = std::move(held_);
-  held_.clear();
-  return text;
+  node_ = StopStrings::kRoot;
+  return std::exchange(held_, {});
 }
 
 }  // namespace krait::tokenizer

@@ -78,14 +78,12 @@ void measure(Stage& stage, const api::ModelInfo& model, int logprobs) {
   const auto request = api::read_completion_request(body + "}", model).value();
   std::vector<std::shared_ptr<Sink>> sinks;
   for (size_t i = 0; i < kStreams; ++i) {
-    requests::GenerationSpec spec;
-    spec.model = model.name;
-    spec.sequences = request.sequences();
     sinks.push_back(std::make_shared<Sink>());
-    core.submit(i + 1, std::move(spec),
+    core.submit(i + 1, request.generation(),
                 std::make_shared<api::CompletionAnswer>(api, request, http::Request{}, sinks[i]));
   }
-  core.take_outgoing();
+  while (core.next_outgoing()) {
+  }
   const auto words = model.tokenizer->encode("It is a truth universally acknowledged, that a single man", {}).value();
   double seconds = 0;
   for (uint32_t step = 0; step < kSteps; ++step) {

@@ -7,9 +7,10 @@ import time
 
 import pytest
 
+from flood import Peaks
 from launch import get_json, wait_for
 from raw import Raw, chunk, request
-from rest import Stream, complete, load
+from rest import Stream, complete, load, post
 
 COMPLETIONS = "/v1/completions"
 GOOD = b'{"prompt": "Mr. Darcy", "max_tokens": 4, "temperature": 0}'
@@ -161,6 +162,38 @@ def test_as_many_tokens_as_are_promised_are_taken(demo):
         wait_for(lambda: load(demo) == (1, 0), "the request to run")
         stream.drop()
         wait_for(lambda: load(demo) == (0, 0), "the request to end")
+
+
+def test_stop_strings_and_biases_of_many_sequences_are_held_once(demo):
+    """65 KB of stop strings for a thousand sequences, while somebody else streams."""
+    stop = [chr(0x1F600 + i) + chr(0x1F680) * 1023 for i in range(16)]
+    fields = {"prompt": [[1]] * 8, "n": 128, "stop": stop, "logit_bias": {str(token): 0.5 for token in range(1024)}}
+    body = json.dumps({**fields, "max_tokens": 1}, ensure_ascii=False).encode()
+    stream = Stream(demo.url, prompt="Mr. Darcy", **LONG)
+    heard, over = [], threading.Event()
+
+    def listen():
+        while not over.is_set():
+            heard.append(stream.read_event())
+
+    listener = threading.Thread(target=listen)
+    listener.start()
+    try:
+        wait_for(lambda: heard, "the stream to begin")
+        with Peaks(demo) as peaks:
+            status, _, document = post(demo.url, COMPLETIONS, body)
+        assert status == 200 and len(document["choices"]) == 1024
+        count = len(heard)
+        wait_for(lambda: len(heard) > count + 20, "the stream to go on")
+    finally:
+        over.set()
+        listener.join()
+        stream.drop()
+    assert all("error" not in event and event != "[DONE]" for event in heard)
+    grown = peaks.grown_mib()[demo.process_of("coordinator")["log"]]
+    print(f"the coordinator grew by {grown:.1f} MiB")
+    # The stop strings are 1.3 MiB with their automaton; a thousand messages with eight KiB of biases may be on the way.
+    assert grown < 64
 
 
 def test_lengths_that_lie(demo):

@@ -33,14 +33,9 @@ const ModelInfo& model(bool with_tokenizer) {
 }
 
 /// The sequence travels and is admitted.
-void check_sequence(const requests::SequenceSpec& spec, uint32_t choice) {
-  CHECK_EQ(spec.sampling.choice, choice);
-  wire::Submit submit;
+void check_sequence(wire::Submit submit, uint32_t choice) {
+  CHECK_EQ(submit.sampling.choice, choice);
   submit.request = 1;
-  submit.model = "m";
-  submit.tokens = spec.tokens;
-  submit.max_tokens = spec.max_tokens;
-  submit.sampling = spec.sampling;
   const auto arrived = wire::decode(wire::encode(submit));
   CHECK(arrived.ok());
   CHECK(std::get<wire::Submit>(*arrived) == submit);
@@ -65,16 +60,18 @@ KRAIT_FUZZ(completion, input) {
     fuzz::check_error_text(request.error().message, request.error().param);
     return;
   }
-  const auto sequences = request->sequences();
-  CHECK_EQ(sequences.size(), request->prompts.size() * request->n);
-  CHECK(!sequences.empty());
-  check_sequence(sequences.front(), 0);
-  check_sequence(sequences.back(), request->n - 1);
-  for (const auto& stop : request->shared.stop_strings)
-    CHECK(!stop.empty());
+  const auto spec = request->generation();
+  CHECK_EQ(spec.sequences(), request->prompts.size() * request->n);
+  CHECK_GT(spec.sequences(), 0u);
+  check_sequence(spec.submit(0), 0);
+  check_sequence(spec.submit(spec.sequences() - 1), request->n - 1);
+  if (spec.shared.stop != nullptr) {
+    for (const auto& stop : spec.shared.stop->strings())
+      CHECK(!stop.empty());
+  }
   for (const char c : request->unknown_fields.header())
     CHECK(c >= ' ' && c <= '~');
-  const auto& tokens = sequences.front().tokens;
+  const auto& tokens = spec.prompts.front().tokens;
   if (fuzz::planted_at(std::accumulate(tokens.begin(), tokens.end(), uint64_t{0}))) fuzz::found_planted();
 }
 

@@ -7,7 +7,8 @@ namespace krait::simulation {
 Client::Client(std::string name, const requests::GenerationSpec& spec, int64_t deadline_ns, const Clock& clock,
                Record& record)
     : name_(std::move(name)), deadline_ns_(deadline_ns), clock_(clock), record_(record) {
-  for (const auto& asked : spec.sequences) {
+  for (size_t i = 0; i < spec.sequences(); ++i) {
+    const wire::Submit asked = spec.submit(i);
     Sequence& sequence = sequences_.emplace_back();
     sequence.answer = answer_of(asked.tokens, asked.max_tokens, asked.sampling);
     if (asked.sampling.prompt_logprobs) sequence.scores = scores_of(asked.tokens);

@@ -174,9 +174,9 @@ void Simulation::submit(size_t index, requests::GenerationSpec spec) {
   const int64_t deadline_ns = events_.now_ns() + spec.timeout_ms * kMs;
   auto client = std::make_shared<Client>(fmt::format("request {} at {}", id, coordinators_[index].name), spec,
                                          deadline_ns, events_, record_);
-  record_.trace("{} asks for {} x ({} + {})", client->name(), spec.sequences.size(), spec.sequences[0].tokens.size(),
-                spec.sequences[0].max_tokens);
-  const bool valid = spec.sequences[0].tokens.back() < kVocab;
+  record_.trace("{} asks for {} x ({} + {})", client->name(), spec.sequences(), spec.prompts[0].tokens.size(),
+                spec.shared.max_tokens);
+  const bool valid = spec.prompts[0].tokens.back() < kVocab;
   clients_.push_back({index, id, valid && spec.timeout_ms == kPatientMs, client});
   if (process == nullptr || process->paused()) {
     client->lose_coordinator();  // nobody takes the connection

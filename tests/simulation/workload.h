@@ -21,7 +21,7 @@ class Workload final {
   requests::GenerationSpec plain();
 
  private:
-  requests::SequenceSpec sequence(size_t prompt_tokens, uint32_t max_tokens);
+  requests::GenerationSpec sequence(size_t prompt_tokens, uint32_t max_tokens);
   SplitMix64 random_;
   uint64_t last_seed_ = 0;
 };

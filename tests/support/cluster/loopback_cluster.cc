@@ -148,7 +148,7 @@ void LoopbackCluster::restart_rank(int rank) {
 
 std::pair<requests::RequestId, std::shared_ptr<RecordingSink>> LoopbackCluster::submit(requests::GenerationSpec spec) {
   spec.model = kModel;
-  auto sink = std::make_shared<RecordingSink>(spec.sequences.size());
+  auto sink = std::make_shared<RecordingSink>(spec.sequences());
   const requests::RequestId id = next_request_++;
   core_->submit(id, std::move(spec), sink);
   return {id, sink};
@@ -168,8 +168,8 @@ void LoopbackCluster::pump_coordinator() {
     to_coordinator_.pop_front();
   }
   core_->tick();
-  for (const auto& out : core_->take_outgoing())
-    to_leader_.push_back(wire::encode(out.message));
+  while (const auto out = core_->next_outgoing())
+    to_leader_.push_back(wire::encode(out->message));
   if (coordinator_cut_) to_leader_.clear();
 }
 
@@ -342,10 +342,9 @@ shard::WholeState LoopbackCluster::state(int32_t slot) const {
 
 requests::GenerationSpec one_sequence(std::vector<int32_t> tokens, uint32_t max_tokens) {
   requests::GenerationSpec spec;
-  auto& sequence = spec.sequences.emplace_back();
-  sequence.tokens = std::move(tokens);
-  sequence.max_tokens = max_tokens;
-  sequence.sampling.temperature = 0;
+  spec.prompts.push_back({std::move(tokens)});
+  spec.shared.max_tokens = max_tokens;
+  spec.shared.sampling.temperature = 0;
   return spec;
 }
 

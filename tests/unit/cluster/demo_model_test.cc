@@ -46,8 +46,8 @@ TEST(DemoModelTaps, LogitsOfAnyRowAndStateOfAnySlot) {
   LoopbackCluster four(cut);
   for (auto* cluster : {&one, &four}) {
     auto spec = one_sequence(prompt, 3);
-    spec.sequences[0].sampling.logprobs = 0;
-    spec.sequences[0].sampling.prompt_logprobs = true;
+    spec.shared.sampling.logprobs = 0;
+    spec.shared.sampling.prompt_logprobs = true;
     const auto sink = cluster->submit(spec).second;
     cluster->pump_until_idle();
     ASSERT_TRUE(sink->finished());

@@ -6,12 +6,9 @@ namespace {
 
 requests::GenerationSpec sampled(uint64_t seed, uint32_t choices = 1, uint32_t max_tokens = 20) {
   auto spec = one_sequence({1027, 364, 259, 1899}, max_tokens);
-  spec.sequences[0].sampling.temperature = 1;
-  spec.sequences[0].sampling.seed = seed;
-  for (uint32_t choice = 1; choice < choices; ++choice) {
-    spec.sequences.push_back(spec.sequences[0]);
-    spec.sequences.back().sampling.choice = choice;
-  }
+  spec.shared.sampling.temperature = 1;
+  spec.prompts[0].seed = seed;
+  spec.n = choices;
   return spec;
 }
 
@@ -50,7 +47,7 @@ TEST(ClusterRequests, AChangedLaterTokenChangesNoEarlierLogprob) {
   auto prompt = random_prompt(random, 40);
   const auto score = [&] {
     auto spec = one_sequence(prompt, 0);
-    spec.sequences[0].sampling.prompt_logprobs = true;
+    spec.shared.sampling.prompt_logprobs = true;
     const auto sink = cluster.submit(spec).second;
     cluster.pump_until_idle();
     std::vector<float> logprobs;
@@ -71,7 +68,7 @@ TEST(ClusterRequests, AStopStringAcrossTokensFreesTheSlot) {
   LoopbackCluster cluster(demo_options(2));
   const auto prompt = cluster.tokenizer().encode("It is a truth universally acknowledged, that", {}).value();
   auto spec = one_sequence(prompt, 500);
-  spec.sequences[0].stop_strings = {"much in lo"};
+  spec.shared.stop = std::make_shared<const tokenizer::StopStrings>(std::vector<std::string>{"much in lo"});
   const auto sink = cluster.submit(spec).second;
   cluster.pump_until_idle();
   ASSERT_TRUE(sink->finished());
@@ -85,13 +82,13 @@ TEST(ClusterRequests, AStopTokenEndsTheSequenceOnTheRanks) {
   LoopbackCluster cluster(demo_options(2));
   const auto prompt = cluster.tokenizer().encode("It is a truth universally acknowledged, that", {}).value();
   auto spec = one_sequence(prompt, 40);
-  spec.sequences[0].sampling.stop_ids = {12};  // the comma, tenth in the reference
+  spec.shared.sampling.stop_ids = {12};  // the comma, tenth in the reference
   const auto sink = cluster.submit(spec).second;
   cluster.pump_until_idle();
   EXPECT_EQ(sink->sequence().ids().size(), 10u);
   EXPECT_EQ(sink->sequence().end->reason, requests::EndReason::kStop);
   EXPECT_EQ(sink->sequence().text, " I have been so much in love with him");
-  spec.sequences[0].sampling.min_tokens = 15;
+  spec.shared.sampling.min_tokens = 15;
   const auto later = cluster.submit(spec).second;
   cluster.pump_until_idle();
   EXPECT_GT(later->sequence().ids().size(), 15u);

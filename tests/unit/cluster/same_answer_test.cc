@@ -9,9 +9,9 @@ namespace {
 requests::GenerationSpec watched() {
   SplitMix64 random(5);
   auto spec = one_sequence(random_prompt(random, 70), 10);
-  auto& sampling = spec.sequences[0].sampling;
+  auto& sampling = spec.shared.sampling;
   sampling.temperature = 0.9f;
-  sampling.seed = 77;
+  spec.prompts[0].seed = 77;
   sampling.logprobs = 3;
   sampling.prompt_logprobs = true;
   return spec;
@@ -28,8 +28,8 @@ Answer alone(const LoopbackClusterOptions& options) {
 /// Others of every kind: greedy, sampled, penalized, scored, short and long.
 requests::GenerationSpec stranger(SplitMix64& random) {
   auto spec = one_sequence(random_prompt(random, 1 + random.below(40)), static_cast<uint32_t>(random.below(12)));
-  auto& sampling = spec.sequences[0].sampling;
-  sampling.seed = random.next();
+  auto& sampling = spec.shared.sampling;
+  spec.prompts[0].seed = random.next();
   if (random.below(2) == 0) sampling.temperature = 1.2f;
   if (random.below(4) == 0) sampling.top_k = 5;
   if (random.below(4) == 0) sampling.top_p = 0.8f;

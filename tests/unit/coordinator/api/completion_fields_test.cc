@@ -176,17 +176,17 @@ TEST(CompletionFields, ValuesReachTheSamplingParameters) {
   for (const auto& bias : shared.sampling.logit_bias)
     EXPECT_EQ(bias.bias, bias.token == 5 ? -100.0f : bias.token == 17 ? 2.5f : NAN);
   EXPECT_EQ(shared.sampling.stop_ids, (std::vector<int32_t>{0, 3, 9})) << "sorted, with the model's own, each once";
-  EXPECT_EQ(shared.stop_strings, (std::vector<std::string>{"a", "bc"})) << "an empty one never matches";
+  EXPECT_EQ(shared.stop->strings(), (std::vector<std::string>{"a", "bc"})) << "an empty one never matches";
   EXPECT_TRUE(shared.include_stop);
   EXPECT_FALSE(shared.skip_special_tokens);
   EXPECT_EQ(shared.sampling.logprobs, 4);
   EXPECT_TRUE(shared.sampling.prompt_logprobs);
   EXPECT_EQ(shared.sampling.vocab_limit, static_cast<uint32_t>(demo_tokenizer()->vocab_size()));
   EXPECT_TRUE(request.stream && request.include_usage && request.return_token_ids && request.echo);
-  const auto sequences = request.sequences();
-  ASSERT_EQ(sequences.size(), 2u);
-  EXPECT_EQ(sequences[1].sampling.choice, 1u);
-  EXPECT_EQ(sequences[1].tokens, ids_of("Hello"));
+  const auto spec = request.generation();
+  ASSERT_EQ(spec.sequences(), 2u);
+  EXPECT_EQ(spec.submit(1).sampling.choice, 1u);
+  EXPECT_EQ(spec.submit(1).tokens, ids_of("Hello"));
 }
 
 TEST(CompletionFields, IgnoreEosLeavesOnlyTheRequestsStops) {
@@ -196,7 +196,10 @@ TEST(CompletionFields, IgnoreEosLeavesOnlyTheRequestsStops) {
 }
 
 TEST(CompletionFields, FormsOfStop) {
-  const auto stops = [](const std::string& value) { return read_ok(with("stop", value)).shared.stop_strings; };
+  const auto stops = [](const std::string& value) {
+    const auto stop = read_ok(with("stop", value)).shared.stop;
+    return stop == nullptr ? std::vector<std::string>() : stop->strings();
+  };
   EXPECT_EQ(stops("\"x\""), std::vector<std::string>{"x"});
   EXPECT_EQ(stops("\"\""), std::vector<std::string>());
   EXPECT_EQ(stops("[]"), std::vector<std::string>());

@@ -80,7 +80,7 @@ TEST(Prompts, TooManyOrTooMuchInAllIsRefused) {
   const auto most = static_cast<size_t>(limits::kMaxPromptsPerRequest);
   EXPECT_EQ(read_ok(body_of("", repeated(most, "[1]"))).prompts.size(), most);
   EXPECT_EQ(refused(body_of("", repeated(most + 1, "[1]"))), "prompt");
-  EXPECT_EQ(read_ok(body_of("\"n\":128", repeated(16, "[1]"))).sequences().size(), 2048u);
+  EXPECT_EQ(read_ok(body_of("\"n\":128", repeated(16, "[1]"))).generation().sequences(), 2048u);
   EXPECT_EQ(refused(body_of("\"n\":128", repeated(17, "[1]"))), "n");
   // Each choice has the whole prompt: 2^18 tokens 64 times are as many as one request may have.
   const auto tokens = static_cast<size_t>(limits::kMaxRequestTokens / 64);
@@ -128,12 +128,8 @@ TEST(Prompts, WhatIsAcceptedAtTheLimitsPassesTheWire) {
       R"("repetition_penalty":0.01,"presence_penalty":-2,"frequency_penalty":2,"top_p":1e-30,"min_p":1,"seed":18446744073709551615,"stop_token_ids":[)" +
           stops + "]",
       ids_text(static_cast<size_t>(limits::kMaxPromptTokens), "4103")));
-  auto sequence = request.sequences().back();
-  wire::Submit submit;
-  submit.model = request.model;
-  submit.tokens = sequence.tokens;
-  submit.max_tokens = sequence.max_tokens;
-  submit.sampling = sequence.sampling;
+  const auto spec = request.generation();
+  const wire::Submit submit = spec.submit(spec.sequences() - 1);
   const auto back = wire::decode(wire::encode(submit));
   ASSERT_TRUE(back.ok()) << to_string(back.error());
   EXPECT_EQ(std::get<wire::Submit>(*back), submit);

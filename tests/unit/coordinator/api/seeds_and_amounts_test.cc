@@ -11,17 +11,18 @@ namespace krait::api {
 namespace {
 
 TEST(Seeds, WithoutOneEqualPromptsDoNotShareTheirChance) {
-  const auto sequences = read_ok(body_of(R"("n":2)", "[[5,6],[5,6]]")).sequences();
-  ASSERT_EQ(sequences.size(), 4u);
-  EXPECT_EQ(sequences[0].sampling.seed, sequences[1].sampling.seed) << "choices of a prompt differ by their index";
-  EXPECT_NE(sequences[0].sampling.choice, sequences[1].sampling.choice);
-  EXPECT_NE(sequences[0].sampling.seed, sequences[2].sampling.seed);
+  const auto spec = read_ok(body_of(R"("n":2)", "[[5,6],[5,6]]")).generation();
+  ASSERT_EQ(spec.sequences(), 4u);
+  const auto sampling = [&](size_t sequence) { return spec.submit(sequence).sampling; };
+  EXPECT_EQ(sampling(0).seed, sampling(1).seed) << "choices of a prompt differ by their index";
+  EXPECT_NE(sampling(0).choice, sampling(1).choice);
+  EXPECT_NE(sampling(0).seed, sampling(2).seed);
 }
 
 TEST(Seeds, AGivenOneIsThatOfEveryPrompt) {
-  for (const auto& sequence : read_ok(body_of(R"("n":2,"seed":9)", "[[5,6],[5,6]]")).sequences()) {
-    EXPECT_EQ(sequence.sampling.seed, 9u);
-  }
+  const auto spec = read_ok(body_of(R"("n":2,"seed":9)", "[[5,6],[5,6]]")).generation();
+  for (size_t sequence = 0; sequence < 4; ++sequence)
+    EXPECT_EQ(spec.submit(sequence).sampling.seed, 9u);
 }
 
 TEST(Amounts, LogprobsOfAllChoicesTogetherAreBounded) {

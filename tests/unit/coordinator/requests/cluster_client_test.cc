@@ -116,8 +116,7 @@ class Client : public testing::Test {
   static requests::GenerationSpec spec() {
     requests::GenerationSpec spec;
     spec.model = "m";
-    spec.sequences.resize(1);
-    spec.sequences[0].tokens = {1, 2};
+    spec.prompts = {{{1, 2}}};
     return spec;
   }
 
@@ -298,6 +297,28 @@ TEST_F(Client, AFloodIsRefusedWithATimeToComeAgainAndANewcomerIsNot) {
   ASSERT_TRUE(submit.has_value()) << "what has ended makes room";
   answer(submit->request);
   ASSERT_TRUE(later->wait());
+}
+
+TEST_F(Client, StopStringsAndBiasesCountAsTheTokensThatTheirMemoryCouldHold) {
+  requests::CoreOptions options;
+  options.max_open_tokens = 100'000;
+  start(options, {});
+  serve();
+  auto asked = spec();
+  asked.prompts[0].tokens.assign(10'000, 1);
+  asked.n = 9;
+  const auto first = std::make_shared<WaitingSink>();
+  client->submit(asked, first);
+  EXPECT_FALSE(first->error().has_value());
+  auto large = spec();
+  large.shared.stop = std::make_shared<const tokenizer::StopStrings>(std::vector<std::string>{std::string(4'000, 'x')});
+  const auto refused = std::make_shared<WaitingSink>();
+  client->submit(large, refused);
+  ASSERT_TRUE(refused->error().has_value());
+  EXPECT_EQ(refused->error()->code, Errc::kOverloaded);
+  const auto small = std::make_shared<WaitingSink>();
+  client->submit(spec(), small);
+  EXPECT_FALSE(small->error().has_value());
 }
 
 TEST_F(Client, AnAddressThatCannotBeIsAnErrorAtTheStart) {

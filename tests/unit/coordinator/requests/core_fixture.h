@@ -51,24 +51,21 @@ struct CoreFixture : testing::Test {
   static requests::GenerationSpec spec_of(size_t sequences = 1) {
     requests::GenerationSpec spec;
     spec.model = "m";
-    spec.sequences.resize(sequences);
-    for (auto& sequence : spec.sequences) {
-      sequence.tokens = {1, 2, 3};
-      sequence.max_tokens = 100;
-    }
+    spec.prompts.assign(sequences, {{1, 2, 3}});
+    spec.shared.max_tokens = 100;
     return spec;
   }
 
   std::shared_ptr<RecordingSink> submit(requests::GenerationSpec spec) {
-    auto sink = std::make_shared<RecordingSink>(spec.sequences.size());
+    auto sink = std::make_shared<RecordingSink>(spec.sequences());
     core->submit(++last_id, std::move(spec), sink);
     return sink;
   }
 
   template <class T>
   std::vector<T> take(std::optional<size_t> group = std::nullopt) {
-    for (auto& out : core->take_outgoing())
-      sent.push_back(std::move(out));
+    while (auto out = core->next_outgoing())
+      sent.push_back(*std::move(out));
     std::vector<T> found;
     std::erase_if(sent, [&](const requests::GroupMessage& out) {
       const auto* it = std::get_if<T>(&out.message);

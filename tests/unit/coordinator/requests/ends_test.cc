@@ -59,6 +59,31 @@ TEST_F(Ends, WhatWasRefusedNeverBegan) {
   EXPECT_EQ(cancels.size(), 2u) << "nothing is cancelled that the group does not have";
 }
 
+TEST_F(Ends, WhatEndsBeforeItWasSentIsNotSent) {
+  submit(spec_of(3));
+  core->cancel(last_id);
+  submit(spec_of());
+  EXPECT_EQ(take<wire::Submit>().size(), 1u);
+  EXPECT_EQ(take<wire::Cancel>().size(), 0u);
+}
+
+TEST_F(Ends, OnlyWhatPassesByItselfIsWorthAnotherTry) {
+  for (const auto& [code, retry_after_s] : {std::pair{Errc::kInternal, 0u},
+                                            {Errc::kInvalidArgument, 0u},
+                                            {Errc::kUnavailable, 1u},
+                                            {Errc::kOverloaded, 1u}}) {
+    const auto sink = submit(spec_of());
+    wire::Finished finished;
+    finished.request = number();
+    finished.reason = wire::FinishReason::kError;
+    finished.error = Error{code, "logits are no numbers", ""};
+    core->from_group(0, finished);
+    ASSERT_TRUE(sink->error().has_value());
+    EXPECT_EQ(sink->error()->code, code);
+    EXPECT_EQ(sink->retry_after_s(), retry_after_s) << errc_info(code).label;
+  }
+}
+
 TEST_F(Ends, DeadlinesOfRequestsThatHaveEndedMeanNothing) {
   for (int i = 0; i < 3; ++i) {
     auto asked = spec_of();

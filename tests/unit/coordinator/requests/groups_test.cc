@@ -121,7 +121,7 @@ TEST_F(Groups, AnEndWithoutThePromptLogprobsThatWereAskedForFailsTheRequestOutLo
   make(1);
   core->from_group(0, serving());
   auto spec = spec_of();
-  spec.sequences[0].sampling.prompt_logprobs = true;
+  spec.shared.sampling.prompt_logprobs = true;
   const auto sink = submit(spec);
   finish(number(), wire::FinishReason::kLength, 0);  // what was said before it is lost
   expect_error(*sink, Errc::kInternal, "lost", false);

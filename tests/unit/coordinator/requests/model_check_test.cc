@@ -61,6 +61,7 @@ TEST_F(ModelCheck, FailAllEndsEveryRequestWithWords) {
   core->from_group(0, serving());
   const auto one = submit(spec_of());
   const auto two = submit(spec_of(3));
+  EXPECT_EQ(take<wire::Submit>().size(), 4u);
   core->fail_all(Error{Errc::kUnavailable, "the server is shutting down", ""});
   for (const auto& sink : {one, two}) {
     ASSERT_TRUE(sink->error().has_value());

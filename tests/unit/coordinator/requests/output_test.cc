@@ -13,8 +13,8 @@ class Output : public CoreFixture {
 
   std::shared_ptr<RecordingSink> submit_with_stop(const std::string& stop, bool include_stop = false) {
     auto spec = spec_of();
-    spec.sequences[0].stop_strings = {"never said", stop};
-    spec.sequences[0].include_stop = include_stop;
+    spec.shared.stop = std::make_shared<const tokenizer::StopStrings>(std::vector<std::string>{"never said", stop});
+    spec.shared.include_stop = include_stop;
     return submit(std::move(spec));
   }
 };
@@ -105,7 +105,7 @@ TEST_F(Output, ACharacterThatIsNeverWholeComesAsReplacement) {
 TEST_F(Output, AStopTokenHasNoTextAndCounts) {
   auto spec = spec_of();
   const auto said = ids(" It was");
-  spec.sequences[0].sampling.stop_ids = {said.back()};
+  spec.shared.sampling.stop_ids = {said.back()};
   const auto sink = submit(std::move(spec));
   const uint64_t request = number();
   tokens(request, 0, said);
@@ -119,7 +119,7 @@ TEST_F(Output, AStopTokenHasNoTextAndCounts) {
 
 TEST_F(Output, PromptLogprobsComeInOrder) {
   auto spec = spec_of();
-  spec.sequences[0].sampling.prompt_logprobs = true;
+  spec.shared.sampling.prompt_logprobs = true;
   const auto sink = submit(std::move(spec));
   const uint64_t request = number();
   for (const uint32_t position : {1u, 2u}) {
@@ -138,19 +138,16 @@ TEST_F(Output, PromptLogprobsComeInOrder) {
 
 TEST_F(Output, PromptsAndChoicesAreKeptApart) {
   // Two prompts, three choices each, as the API lays them out.
-  auto spec = spec_of(6);
-  for (uint32_t i = 0; i < 6; ++i) {
-    spec.sequences[i].tokens = {static_cast<int32_t>(1 + i / 3)};
-    spec.sequences[i].sampling.choice = i % 3;
-    spec.sequences[i].sampling.seed = 99;
-  }
+  auto spec = spec_of();
+  spec.prompts = {{{1}, 99}, {{2}, 100}};
+  spec.n = 3;
   const auto sink = submit(std::move(spec));
   const auto submits = take<wire::Submit>();
   ASSERT_EQ(submits.size(), 6u);
   for (uint32_t i = 0; i < 6; ++i) {
     EXPECT_EQ(submits[i].tokens, std::vector<int32_t>{static_cast<int32_t>(1 + i / 3)});
     EXPECT_EQ(submits[i].sampling.choice, i % 3);
-    EXPECT_EQ(submits[i].sampling.seed, 99u);
+    EXPECT_EQ(submits[i].sampling.seed, 99u + i / 3);
     EXPECT_EQ(submits[i].model, "m");
     EXPECT_EQ(submits[i].deadline_ms, 60'000);
   }

@@ -2,11 +2,16 @@
 
 #include <gtest/gtest.h>
 
+#include <memory>
 #include <random>
-#include <tuple>
+#include <utility>
 
 namespace krait::tokenizer {
 namespace {
+
+StopMatcher matcher_of(std::vector<std::string> stops, bool include = false) {
+  return StopMatcher(std::make_shared<const StopStrings>(std::move(stops)), include);
+}
 
 struct Outcome final {
   std::string text;
@@ -30,7 +35,7 @@ Outcome by_definition(const std::string& text, const std::vector<std::string>& s
 }
 
 Outcome streamed(const std::vector<std::string>& pieces, const std::vector<std::string>& stops, bool include) {
-  StopMatcher matcher(stops, include);
+  StopMatcher matcher = matcher_of(stops, include);
   Outcome outcome;
   for (const std::string& piece : pieces) {
     const StopMatcher::Piece out = matcher.push(piece);
@@ -45,15 +50,15 @@ Outcome streamed(const std::vector<std::string>& pieces, const std::vector<std::
 }
 
 TEST(StopMatcher, WithoutStopStringsEverythingPassesAtOnce) {
-  StopMatcher matcher({});
+  StopMatcher matcher = matcher_of({});
   EXPECT_EQ(matcher.push("some text").text, "some text");
-  StopMatcher with_empty({""});
+  StopMatcher with_empty = matcher_of({""});
   EXPECT_EQ(with_empty.push("some text").text, "some text");
   EXPECT_EQ(with_empty.flush(), "");
 }
 
 TEST(StopMatcher, HoldsBackOnlyWhatMayBeAStopString) {
-  StopMatcher matcher({"\nUser:"});
+  StopMatcher matcher = matcher_of({"\nUser:"});
   EXPECT_EQ(matcher.push("Hello\nUs").text, "Hello");
   EXPECT_EQ(matcher.push("ual\nUser").text, "\nUsual");
   const auto out = matcher.push(": more");
@@ -65,13 +70,13 @@ TEST(StopMatcher, HoldsBackOnlyWhatMayBeAStopString) {
 }
 
 TEST(StopMatcher, NothingHeldBackIsLost) {
-  StopMatcher matcher({"abcd"});
+  StopMatcher matcher = matcher_of({"abcd"});
   EXPECT_EQ(matcher.push("xabc").text, "x");
   EXPECT_EQ(matcher.flush(), "abc");
 }
 
 TEST(StopMatcher, TheStopCanBeIncluded) {
-  StopMatcher matcher({"END"}, true);
+  StopMatcher matcher = matcher_of({"END"}, true);
   EXPECT_EQ(matcher.push("the E").text, "the ");
   EXPECT_EQ(matcher.push("ND of it").text, "END");
 }
@@ -125,7 +130,7 @@ TEST(StopMatcher, WhatIsSentNeverHasToBeTakenBack) {
     for (int i = 0; i < 12; ++i)
       text.push_back((bits >> i & 1) != 0 ? 'b' : 'a');
     const Outcome expected = by_definition(text, stops, false);
-    StopMatcher matcher(stops);
+    StopMatcher matcher = matcher_of(stops);
     std::string sent;
     for (const char c : text) {
       const auto piece = matcher.push(std::string_view(&c, 1));
@@ -134,6 +139,27 @@ TEST(StopMatcher, WhatIsSentNeverHasToBeTakenBack) {
       if (piece.stopped) break;
     }
     ASSERT_EQ(sent + matcher.flush(), expected.text);
+  }
+}
+
+TEST(StopStrings, TakeMemoryInProportionToTheirBytesAndShareBeginnings) {
+  const std::string wide(4096, 'x');
+  std::vector<std::string> apart;
+  for (char first = 'a'; first < 'a' + 16; ++first)
+    apart.push_back(first + wide);
+  EXPECT_LT(StopStrings(apart).bytes(), 16 * 4097 * 24);
+  EXPECT_LT(StopStrings(std::vector<std::string>(16, wide)).bytes(), 4096 * 24 + 16 * 4200);
+}
+
+TEST(StopStrings, AnyByteIsAsGoodAsAnother) {
+  std::vector<std::string> all;
+  for (int first = 0; first < 256; ++first)
+    all.push_back({static_cast<char>(first), static_cast<char>(255 - first)});
+  const StopStrings stops(all);
+  for (int first = 0; first < 256; ++first) {
+    const uint32_t node = stops.next(StopStrings::kRoot, static_cast<uint8_t>(first));
+    EXPECT_EQ(stops.depth(node), 1u);
+    EXPECT_EQ(stops.complete(stops.next(node, static_cast<uint8_t>(255 - first))), first);
   }
 }
 
