@@ -45,6 +45,30 @@ std::string allowed_methods(std::string_view path) {
   return fmt::format("{}", fmt::join(methods, ", "));
 }
 
+const Endpoint* find_endpoint(const http::Request& request) {
+  const std::string_view method = request.method == "HEAD" ? "GET" : std::string_view(request.method);
+  for (const Endpoint& endpoint : kEndpoints) {
+    if (path_fits(endpoint.path, request.path) && method == endpoint.method) return &endpoint;
+  }
+  return nullptr;
+}
+
+void respond_without_endpoint(Api& api, const http::Request& request, http::Responder& responder) {
+  const std::string allowed = allowed_methods(request.path);
+  if (allowed.empty()) {
+    respond_error(api, responder, Error{Errc::kNotFound, fmt::format("there is no {}", shortened(request.path)), ""});
+    return;
+  }
+  if (request.method == "OPTIONS") {
+    responder.respond(204, {{"Allow", allowed}}, "");
+    return;
+  }
+  const Error error{Errc::kMethodNotAllowed, fmt::format("{} takes {}", shortened(request.path), allowed), ""};
+  api.registry().counter(metrics::CounterId::kErrors, {errc_info(error.code).label}).add();
+  responder.respond(errc_info(error.code).http_status, {{"Content-Type", "application/json"}, {"Allow", allowed}},
+                    http::error_body(error));
+}
+
 /// Takes the same time wherever the two differ.
 bool equal_in_constant_time(std::string_view a, std::string_view b) {
   unsigned difference = a.size() == b.size() ? 0 : 1;
@@ -93,6 +117,7 @@ Api::Api(ApiOptions options, requests::ClusterClient& cluster, metrics::Registry
     : options_(std::move(options)),
       cluster_(cluster),
       registry_(registry),
+      answers_room_(options_.max_answers_bytes),
       executor_(options_.threads, options_.max_waiting),
       large_executor_(1, options_.max_waiting),
       ticker_([this] { tick(); }) {}
@@ -131,49 +156,38 @@ bool Api::has_key(const http::Request& request) const {
   return found;
 }
 
+std::string Api::client_of(const http::Request& request) const {
+  return has_key(request) ? key_hash(bearer_key(request)) : peer_address(request);
+}
+
 http::Handler Api::handler() {
   return [this](http::Request request, ResponderPtr responder) {
     registry_.counter(metrics::CounterId::kHttpReceivedBytes).add(static_cast<double>(request.body.size()));
+    const Endpoint* endpoint = find_endpoint(request);
+    if (endpoint == nullptr) {
+      respond_without_endpoint(*this, request, *responder);
+      return;
+    }
+    // Before anything of it waits: who has no key takes nobody's place.
+    if (endpoint->needs_key && !options_.api_keys.empty() && !has_key(request)) {
+      respond_error(*this, *responder,
+                    Error{Errc::kUnauthorized, "a valid API key is needed: Authorization: Bearer KEY", ""});
+      return;
+    }
     const ResponderPtr keep = responder;
-    const std::string client = client_key(request);
+    const std::string client = client_of(request);
     const auto bytes = static_cast<int64_t>(request.body.size());
     Executor& executor = bytes > options_.large_body_bytes ? large_executor_ : executor_;
     const bool taken = executor.post(
         client,
-        [this, request = std::move(request), responder = std::move(responder)] { dispatch(request, responder); },
+        [this, endpoint, request = std::move(request), responder = std::move(responder)] {
+          endpoint->handler(*this, request, responder);
+        },
         bytes);
     if (taken) return;
     const Error error{Errc::kOverloaded, "too many requests wait to be read; try again later", ""};
     respond_error(*this, *keep, error, cluster_.retry_after_s());
   };
-}
-
-void Api::dispatch(const http::Request& request, const ResponderPtr& responder) {
-  for (const Endpoint& endpoint : kEndpoints) {
-    const bool head = request.method == "HEAD" && endpoint.method == "GET";
-    if (!path_fits(endpoint.path, request.path) || (request.method != endpoint.method && !head)) continue;
-    if (endpoint.needs_key && !options_.api_keys.empty() && !has_key(request)) {
-      respond_error(*this, *responder,
-                    Error{Errc::kUnauthorized, "a valid API key is needed: Authorization: Bearer KEY", ""});
-      return;
-    }
-    endpoint.handler(*this, request, responder);
-    return;
-  }
-  const std::string allowed = allowed_methods(request.path);
-  if (allowed.empty()) {
-    respond_error(*this, *responder,
-                  Error{Errc::kNotFound, fmt::format("there is no {}", shortened(request.path)), ""});
-    return;
-  }
-  if (request.method == "OPTIONS") {
-    responder->respond(204, {{"Allow", allowed}}, "");
-    return;
-  }
-  const Error error{Errc::kMethodNotAllowed, fmt::format("{} takes {}", shortened(request.path), allowed), ""};
-  registry_.counter(metrics::CounterId::kErrors, {errc_info(error.code).label}).add();
-  responder->respond(errc_info(error.code).http_status, {{"Content-Type", "application/json"}, {"Allow", allowed}},
-                     http::error_body(error));
 }
 
 }  // namespace krait::api

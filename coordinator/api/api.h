@@ -11,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "common/base/fair_room.h"
 #include "common/base/limits.h"
 #include "common/metrics/registry.h"
 #include "coordinator/api/completion_request.h"
@@ -28,10 +29,11 @@ struct ApiOptions final {
   int64_t request_timeout_ms = 600'000;
   int64_t created_s = 0;  // of the model entry
   int threads = 2;
-  int64_t large_body_bytes = 64 * kKiB;      // larger ones are read by a thread of their own
-  size_t max_waiting = limits::kMaxApiWork;  // requests to be read and tokenized
-  int64_t max_answer_bytes = limits::kMaxWholeAnswerBytes;
-  int64_t keep_alive_ns = limits::kKeepAliveCommentNs;  // a stream that is silent for this long gets a comment
+  int64_t large_body_bytes = 64 * kKiB;                     // larger ones are read by a thread of their own
+  size_t max_waiting = limits::kMaxApiWork;                 // requests to be read and tokenized
+  int64_t max_answer_bytes = limits::kMaxWholeAnswerBytes;  // of one that is not streamed
+  int64_t max_answers_bytes = limits::kMaxUnsentBytes;      // of all of those together, while they grow
+  int64_t keep_alive_ns = limits::kKeepAliveCommentNs;      // a stream that is silent for this long gets a comment
 };
 
 using ResponderPtr = std::shared_ptr<http::Responder>;
@@ -50,6 +52,12 @@ class Api final {
   requests::ClusterClient& cluster() { return cluster_; }
   metrics::Registry& registry() { return registry_; }
   Executor& executor() { return executor_; }
+  /// For whole answers while they are put together, in bytes.
+  FairRoom& answers_room() { return answers_room_; }
+  /// Who sent a request, for sharing between clients: its API key where keys are checked and it has a valid one, as a
+  /// hash that tells nothing of it and is the same at every coordinator; else the address that it comes from. So names
+  /// that a client gives itself bring it nothing.
+  std::string client_of(const http::Request& request) const;
 
   /// From now on /ready answers 503.
   void set_draining() { draining_ = true; }
@@ -59,7 +67,6 @@ class Api final {
   void every_tick(std::function<bool()> call);
 
  private:
-  void dispatch(const http::Request& request, const ResponderPtr& responder);
   bool has_key(const http::Request& request) const;
   void tick();
 
@@ -71,6 +78,7 @@ class Api final {
   std::condition_variable ticker_wake_;
   std::vector<std::function<bool()>> every_tick_;
   bool stop_ = false;
+  FairRoom answers_room_;  // before whatever holds parts of it
   Executor executor_;
   Executor large_executor_;  // however many long texts are tokenized, short requests do not wait for them
   std::thread ticker_;

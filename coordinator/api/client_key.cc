@@ -8,10 +8,9 @@
 #include "common/base/rng.h"
 
 namespace krait::api {
-namespace {
 
 /// FNV-1a and a finalizer, 64 bits from each of two starts: equal for two keys of one server by no accident.
-std::string hash_of(std::string_view key) {
+std::string key_hash(std::string_view key) {
   uint64_t halves[2] = {0xcbf29ce484222325, 0x9ae16a3b2f90404f};
   for (uint64_t& half : halves) {
     for (const char byte : key)
@@ -21,8 +20,6 @@ std::string hash_of(std::string_view key) {
   return fmt::format("key-{:016x}{:016x}", halves[0], halves[1]);
 }
 
-}  // namespace
-
 std::string_view bearer_key(const http::Request& request) {
   constexpr std::string_view kScheme = "Bearer ";
   const auto header = request.headers.find("Authorization");
@@ -30,9 +27,7 @@ std::string_view bearer_key(const http::Request& request) {
   return header->substr(kScheme.size());
 }
 
-std::string client_key(const http::Request& request) {
-  const std::string_view key = bearer_key(request);
-  if (!key.empty()) return hash_of(key);
+std::string peer_address(const http::Request& request) {
   return request.peer.substr(0, request.peer.rfind(':'));
 }
 

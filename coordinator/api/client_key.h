@@ -8,11 +8,13 @@
 
 namespace krait::api {
 
-/// The API key that the request carries, as a hash that tells nothing of it, else the address it comes from. The same
-/// at every coordinator. Where no keys are configured, a key is only the name that a client gives itself.
-std::string client_key(const http::Request& request);
-
 /// The key of an Authorization header, empty where there is none.
 std::string_view bearer_key(const http::Request& request);
+
+/// What a key becomes where it is told on: it tells nothing of the key.
+std::string key_hash(std::string_view key);
+
+/// The address that the request comes from, without its port.
+std::string peer_address(const http::Request& request);
 
 }  // namespace krait::api

@@ -6,7 +6,6 @@
 #include "common/base/rng.h"
 #include "coordinator/api/chat_choice.h"
 #include "coordinator/api/choice_writer.h"
-#include "coordinator/api/client_key.h"
 #include "coordinator/api/json_body.h"
 #include "coordinator/http/error_body.h"
 #include "coordinator/http/sse.h"
@@ -43,7 +42,7 @@ CompletionAnswer::CompletionAnswer(Api& api, CompletionRequest request, const ht
       responder_(std::move(responder)),
       id_(fmt::format("{}-{:016x}{:016x}", request_.chat ? "chatcmpl" : "cmpl", random_u64(), random_u64())),
       http_request_id_(exchange.request_id),
-      client_(client_key(exchange)),
+      client_(api.client_of(exchange)),
       created_s_(unix_seconds()),
       head_(head_of(id_, created_s_, request_)),
       last_sent_ns_(SteadyClock().now_ns()) {
@@ -56,6 +55,7 @@ CompletionAnswer::CompletionAnswer(Api& api, CompletionRequest request, const ht
 }
 
 void CompletionAnswer::start() {
+  if (!request_.stream) room_ = api_.answers_room().hold(client_);
   if (too_large()) return;
   requests::GenerationSpec spec = request_.generation();
   spec.request_id = http_request_id_;
@@ -63,10 +63,13 @@ void CompletionAnswer::start() {
   spec.timeout_ms = api_.options().request_timeout_ms;
   const auto self = shared_from_this();
   const auto id = api_.cluster().submit(std::move(spec), self);
+  bool over = false;
   {
     const std::scoped_lock lock(mutex_);
     submitted_ = id;
+    over = over_;
   }
+  if (over) api_.cluster().cancel(id);  // what gave it up meanwhile could not name it
   // Only now, since what is to be cancelled has a number now. A client that left before is told of at once, here.
   responder_->on_close([self] { self->client_left(); });
   if (request_.stream) {
@@ -82,7 +85,7 @@ void CompletionAnswer::client_left() {
   {
     const std::scoped_lock lock(mutex_);
     if (over_) return;
-    over_ = true;
+    close();
     id = submitted_;
   }
   api_.registry().counter(CounterId::kStreamCancels, {"client_gone"}).add();
@@ -141,13 +144,29 @@ void CompletionAnswer::send_news(size_t sequence) {
   send(opening() + choice.take() + (request_.include_usage ? R"(],"usage":null})" : "]}"), bulk);
 }
 
-/// Whether what waits for an answer's end is more than one may have; then the request is over.
-bool CompletionAnswer::too_large() {
-  if (request_.stream || std::cmp_less_equal(held_bytes_, api_.options().max_answer_bytes)) return false;
+/// Nothing more is said, and nothing held.
+void CompletionAnswer::close() {
   over_ = true;
-  respond_error(
-      api_, *responder_,
-      Error{Errc::kInvalidArgument, "the answer is too large to be sent whole: ask for it with 'stream'", "stream"});
+  choices_.clear();
+  room_ = {};
+}
+
+void CompletionAnswer::refuse(const Error& error, uint32_t retry_after_s) {
+  close();
+  respond_error(api_, *responder_, error, retry_after_s);
+}
+
+/// Whether what waits for an answer's end is more than one may have, or more than there is room for; then the request
+/// is over.
+bool CompletionAnswer::too_large() {
+  if (request_.stream) return false;
+  if (std::cmp_greater(held_bytes_, api_.options().max_answer_bytes)) {
+    refuse({Errc::kInvalidArgument, "the answer is too large to be sent whole: ask for it with 'stream'", "stream"});
+    return true;
+  }
+  if (room_.resize(static_cast<int64_t>(held_bytes_))) return false;
+  refuse({Errc::kOverloaded, "too many whole answers are being put together; ask for it with 'stream' or later", ""},
+         api_.cluster().retry_after_s());
   return true;
 }
 
@@ -204,6 +223,7 @@ void CompletionAnswer::respond_whole() {
     body += choice->take();
   }
   body += R"(],"usage":)" + usage() + '}';
+  close();
   responder_->respond(200, headers(), std::move(body));
 }
 
@@ -216,11 +236,11 @@ void CompletionAnswer::finish() {
 void CompletionAnswer::on_error(const Error& error, uint32_t retry_after_s) {
   const std::scoped_lock lock(mutex_);
   if (over_) return;
-  over_ = true;
   if (!streaming_) {
-    respond_error(api_, *responder_, error, retry_after_s);
+    refuse(error, retry_after_s);
     return;
   }
+  close();
   // The status has gone out already, so the error travels as an event of its own.
   api_.registry().counter(CounterId::kErrors, {errc_info(error.code).label}).add();
   write(http::sse_event(http::error_body(error)));

@@ -31,6 +31,8 @@ class CompletionAnswer final : public requests::GenerationSink, public std::enab
   void send(std::string_view event, bool bulk = false);
   void send_news(size_t sequence);
   bool too_large();
+  void refuse(const Error& error, uint32_t retry_after_s = 0);
+  void close();
   void accept(requests::OutputChunk chunk);
   void count(const requests::OutputChunk& chunk);
   void finish();
@@ -57,6 +59,7 @@ class CompletionAnswer final : public requests::GenerationSink, public std::enab
   std::vector<bool> accepted_;  // sequences that a group has taken on
   size_t open_sequences_ = 0;
   size_t held_bytes_ = 0;  // of choices_
+  FairRoom::Hold room_;    // for them, where the answer comes whole
   uint64_t prompt_tokens_ = 0;
   uint64_t completion_tokens_ = 0;
   uint64_t cached_tokens_ = 0;

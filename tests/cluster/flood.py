@@ -34,15 +34,17 @@ class Answer:
 class Connection:
     """One keep-alive connection, one request after the other."""
 
-    def __init__(self, url, key=None):
+    def __init__(self, url, source="127.0.0.1"):
         self._host, port = url.removeprefix("http://").rsplit(":", 1)
         self._port = int(port)
-        self._key = f"Authorization: Bearer {key}\r\n" if key else ""
+        self._source = source  # an address of this machine: who a client is, where no keys are asked for
         self._reader = self._writer = None
 
     async def open(self):
         if self._writer is None or self._writer.is_closing():
-            self._reader, self._writer = await asyncio.open_connection(self._host, self._port, limit=2**24)
+            self._reader, self._writer = await asyncio.open_connection(
+                self._host, self._port, limit=2**24, local_addr=(self._source, 0)
+            )
         return self
 
     def close(self):
@@ -52,7 +54,7 @@ class Connection:
 
     async def _send(self, method, path, body):
         await self.open()
-        head = f"{method} {path} HTTP/1.1\r\nHost: krait\r\n{self._key}Content-Length: {len(body)}\r\n\r\n"
+        head = f"{method} {path} HTTP/1.1\r\nHost: krait\r\nContent-Length: {len(body)}\r\n\r\n"
         self._writer.write(head.encode() + body)
 
     async def _head(self):

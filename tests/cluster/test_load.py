@@ -145,10 +145,10 @@ def test_a_modest_client_waits_for_about_one_turn(up):
         end = time.monotonic() + (20 if LONG else 6)
         hogs, modest = [], []
         tasks = [
-            asyncio.create_task(each_until(end, Connection(up.url, "hog"), hogs, 0.3, **REQUEST)) for _ in range(200)
+            asyncio.create_task(each_until(end, Connection(up.url, "127.0.0.2"), hogs, 0.3, **REQUEST)) for _ in range(200)
         ]
         await asyncio.sleep(1)
-        await each_until(end, Connection(up.url, "modest"), modest, 0.3, **REQUEST)
+        await each_until(end, Connection(up.url, "127.0.0.3"), modest, 0.3, **REQUEST)
         await asyncio.gather(*tasks)
         return hogs, modest
 
