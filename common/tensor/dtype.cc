@@ -2,6 +2,8 @@
 
 #include <array>
 
+#include "common/base/check.h"
+
 namespace krait {
 namespace {
 
@@ -20,11 +22,20 @@ constexpr auto kTable = std::to_array<Row>({{DType::kF32, "F32", 4},
                                             {DType::kI16, "I16", 2},
                                             {DType::kI8, "I8", 1},
                                             {DType::kU8, "U8", 1},
-                                            {DType::kBool, "BOOL", 1}});
+                                            {DType::kBool, "BOOL", 1},
+                                            {DType::kI4, "I4", 0}});
+
+struct WeightType final {
+  DType dtype;
+  std::string_view name;
+};
+constexpr auto kWeightTypes = std::to_array<WeightType>(
+    {{DType::kF32, "f32"}, {DType::kBF16, "bf16"}, {DType::kI8, "int8"}, {DType::kI4, "int4"}});
 
 }  // namespace
 
 int64_t dtype_bytes(DType dtype) {
+  CHECK(dtype != DType::kI4);
   return kTable.at(static_cast<size_t>(dtype)).bytes;
 }
 
@@ -34,7 +45,21 @@ std::string_view dtype_name(DType dtype) {
 
 std::optional<DType> dtype_from_safetensors(std::string_view name) {
   for (const Row& row : kTable) {
-    if (row.name == name) return row.dtype;
+    if (row.name == name && row.dtype != DType::kI4) return row.dtype;
+  }
+  return std::nullopt;
+}
+
+std::string_view weight_type_name(DType dtype) {
+  for (const WeightType& type : kWeightTypes) {
+    if (type.dtype == dtype) return type.name;
+  }
+  check_failed(__FILE__, __LINE__, "a type of weights", std::string(dtype_name(dtype)));
+}
+
+std::optional<DType> weight_type_from_name(std::string_view name) {
+  for (const WeightType& type : kWeightTypes) {
+    if (type.name == name) return type.dtype;
   }
   return std::nullopt;
 }

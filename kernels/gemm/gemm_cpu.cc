@@ -1,10 +1,16 @@
 // Splits a product into tiles and hands them to the threads.
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
 #include <algorithm>
 
 #include "common/base/check.h"
+#include "common/base/limits.h"
 #include "common/base/units.h"
 #include "kernels/gemm/gemm.h"
 #include "kernels/gemm/gemm_tile.h"
+#include "kernels/gemm/integer_groups.h"
 
 namespace krait::kernels {
 namespace {
@@ -16,10 +22,13 @@ constexpr int64_t kMinBlockGroups = 8;     // row groups that a panel serves onc
 constexpr int64_t kInlineCost = 2048;        // tiles' cost times k
 constexpr int64_t kInlineRoundings = 16384;  // activations
 
-/// Elements between rows of rounded activations. The extra line keeps rows of a power of two out of the same cache
-/// sets.
-int64_t workspace_stride(int64_t k) {
-  return round_up(k + 8, 32) + 32;
+/// Elements between rows of activations in the workspace; bytes for integers, with what stands before their groups. The
+/// extra line keeps rows of a power of two out of the same cache sets.
+int64_t workspace_stride(int64_t k, DType dtype) {
+  if (!is_quantized(dtype)) return round_up(k + limits::kLeaves, 32) + 32;
+  const int64_t group_k = dtype == DType::kI8 ? kInt8Format.group_k : kInt4Format.group_k;
+  const int64_t groups = k / group_k + limits::kLeaves;  // each leaf may end with one that is not whole
+  return round_up(groups * (group_k + int64_t{sizeof(ActivationGroup)}), 64) + 64;
 }
 
 /// A product as a list of tiles. Rows are spread evenly over groups of at most kTileRows; groups form blocks whose
@@ -155,7 +164,7 @@ void check_args(const GemmArgs& args) {
   CHECK(args.column_begin >= 0 && args.column_begin <= column_end && column_end <= weights.n);
   CHECK(args.m <= 1 || (args.lda >= weights.k && args.ldo >= column_end - args.column_begin));
   CHECK_EQ(reinterpret_cast<uintptr_t>(weights.data) % 64, 0u);
-  if (weights.dtype == DType::kBF16) {
+  if (weights.dtype != DType::kF32) {
     CHECK_GE(static_cast<int64_t>(args.workspace.size()), gemm_workspace_bytes(args.m, weights.k, weights.dtype));
     CHECK_EQ(reinterpret_cast<uintptr_t>(args.workspace.data()) % 64, 0u);
   }
@@ -178,25 +187,40 @@ void split(Stream& stream, int64_t count, bool alone, FunctionRef<void(int64_t b
 bool dot_is_fast() {
   return !__builtin_cpu_is("intel");
 }
+
+/// AVX-VNNI: the dot product of bytes in AVX's own encoding. clang 14 does not know its name.
+bool has_avx_vnni() {
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  return __get_cpuid_count(7, 1, &a, &b, &c, &d) != 0 && (a >> 4 & 1) != 0;
+}
 #endif
 
 }  // namespace
 
 const TileTable& tile_table(CpuPath path, DType dtype) {
-  const bool f32 = dtype == DType::kF32;
+  const auto of_type = [dtype](const TileTable& f32, const TileTable& bf16, const TileTable& int8,
+                               const TileTable& int4) -> const TileTable& {
+    if (dtype == DType::kF32) return f32;
+    if (dtype == DType::kBF16) return bf16;
+    return dtype == DType::kI8 ? int8 : int4;
+  };
 #if defined(__x86_64__)
+  // How sums of integers come about changes no bit, so each processor may do it as it can.
+  const bool dot = path >= CpuPath::kAvx512 ? __builtin_cpu_supports("avx512vnni") : has_avx_vnni();
+  const TileTable& wide_int8 = dot ? kAvx512Int8Dot : kAvx512Int8;
+  const TileTable& wide_int4 = dot ? kAvx512Int4Dot : kAvx512Int4;
   switch (path) {
     case CpuPath::kPortable:
       break;
     case CpuPath::kAvx2:
-      return f32 ? kAvx2F32 : kAvx2Bf16;
+      return of_type(kAvx2F32, kAvx2Bf16, dot ? kAvx2Int8Dot : kAvx2Int8, dot ? kAvx2Int4Dot : kAvx2Int4);
     case CpuPath::kAvx512:
-      return f32 ? kAvx512F32 : kAvx512Bf16Widened;
+      return of_type(kAvx512F32, kAvx512Bf16Widened, wide_int8, wide_int4);
     case CpuPath::kAvx512Bf16:
-      return f32 ? kAvx512F32 : dot_is_fast() ? kAvx512Bf16Dot : kAvx512Bf16Widened;
+      return of_type(kAvx512F32, dot_is_fast() ? kAvx512Bf16Dot : kAvx512Bf16Widened, wide_int8, wide_int4);
   }
 #endif
-  return f32 ? kPortableF32 : kPortableBf16;
+  return of_type(kPortableF32, kPortableBf16, kPortableInt8, kPortableInt4);
 }
 
 std::string_view gemm_arithmetic([[maybe_unused]] CpuPath path, [[maybe_unused]] DType dtype) {
@@ -207,8 +231,9 @@ std::string_view gemm_arithmetic([[maybe_unused]] CpuPath path, [[maybe_unused]]
 }
 
 int64_t gemm_workspace_bytes(int64_t max_m, int64_t k, DType dtype) {
+  if (dtype == DType::kF32) return 0;
   // Paths without bf16 instructions keep the rounded values as float.
-  return dtype == DType::kBF16 ? max_m * workspace_stride(k) * 4 : 0;
+  return max_m * workspace_stride(k, dtype) * (is_quantized(dtype) ? 1 : 4);
 }
 
 void gemm(Stream& stream, const GemmArgs& args) {
@@ -220,7 +245,7 @@ void gemm(Stream& stream, const GemmArgs& args) {
   int64_t a_stride = args.lda;
   if (table.round != nullptr) {
     a = args.workspace.data();
-    a_stride = workspace_stride(weights.k);
+    a_stride = workspace_stride(weights.k, weights.dtype);
     const int64_t row_bytes = a_stride * table.activation_bytes;
     const auto round_rows = [&](int64_t begin, int64_t end) {
       for (int64_t row = begin; row < end; ++row) {

@@ -1,7 +1,7 @@
 // The matrix product against what this machine can do: share of the peak of its multiply-add instructions for many
 // rows, share of its read rate for one. Prints a table; judges nothing.
 //
-//   gemm_bench [threads] [path]
+//   gemm_bench [threads] [path] [type of the weights]
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
@@ -96,6 +96,19 @@ __attribute__((target("avx512f"))) void chains_dot_avx512() {
   }
 }
 
+__attribute__((target("avx512f"))) void chains_vnni_avx512() {
+  __m512i sums[kChains];
+  const __m512i zero = _mm512_setzero_si512();
+#pragma GCC unroll 20
+  for (int i = 0; i < kChains; ++i)
+    sums[i] = zero;
+  for (int64_t round = 0; round < kPeakRounds; ++round) {
+#pragma GCC unroll 20
+    for (int i = 0; i < kChains; ++i)
+      asm volatile("vpdpbusd %1, %1, %0" : "+v"(sums[i]) : "v"(zero));
+  }
+}
+
 __attribute__((target("avx2"))) void chains_f32_avx2() {
   __m256 sums[kChainsAvx2];
   const __m256 zero = _mm256_setzero_ps();
@@ -120,8 +133,13 @@ double chains_gops(Stream& stream, void (*chains)(), double operations) {
 double peak_gops(Stream& stream, DType dtype) {
 #if defined(__x86_64__)
   if (stream.path() == CpuPath::kPortable) return 0;
+  if (stream.path() == CpuPath::kAvx2 && is_quantized(dtype)) return 0;
   if (stream.path() == CpuPath::kAvx2) return chains_gops(stream, chains_f32_avx2, 2 * 8 * kChainsAvx2);
   const double plain = chains_gops(stream, chains_f32_avx512, 2 * 16 * kChains);
+  if (is_quantized(dtype)) {
+    const bool vnni = __builtin_cpu_supports("avx512vnni") != 0;
+    return vnni ? chains_gops(stream, chains_vnni_avx512, 2 * 64 * kChains) : 0;
+  }
   if (stream.path() == CpuPath::kAvx512 || dtype == DType::kF32) return plain;
   return std::max(plain, chains_gops(stream, chains_dot_avx512, 2 * 32 * kChains));
 #else
@@ -202,7 +220,7 @@ void bench_shape(Stream& stream, const Shape& shape, DType dtype, double peak, d
                                         static_cast<double>(set.size())
                                   : best_seconds(stream, 0.2, once);
     const double gops = 2.0 * static_cast<double>(m * shape.n * shape.k) / seconds * 1e-9;
-    std::printf("%-14s %-4s %4d %10.1f us %8.1f Gop/s", shape.name, dtype == DType::kF32 ? "f32" : "bf16",
+    std::printf("%-14s %-4s %4d %10.1f us %8.1f Gop/s", shape.name, std::string(weight_type_name(dtype)).c_str(),
                 static_cast<int>(m), seconds * 1e6, gops);
     if (peak > 0) std::printf(" %5.1f %% of peak", gops / peak * 100);
     if (m == 1) {
@@ -221,19 +239,21 @@ int main(int argc, char** argv) {
   using namespace krait::kernels;
   const int threads = argc > 1 ? std::atoi(argv[1]) : 1;
   const std::optional<CpuPath> path = argc > 2 ? cpu_path_from_name(argv[2]) : best_cpu_path();
-  if (threads < 1 || threads > 256 || !path || *path > best_cpu_path()) {
-    std::fprintf(stderr, "usage: gemm_bench [threads] [path that this processor has]\n");
+  const std::optional<DType> only = argc > 3 ? weight_type_from_name(argv[3]) : std::nullopt;
+  if (threads < 1 || threads > 256 || !path || *path > best_cpu_path() || (argc > 3 && !only)) {
+    std::fprintf(stderr, "usage: gemm_bench [threads] [path that this processor has] [f32|bf16|int8|int4]\n");
     return 2;
   }
   Stream stream({.threads = threads, .path = *path});
   Arena arena;
   std::byte* const data = must_allocate(arena, kWeightSetBytes);
   std::memset(data, 1, static_cast<size_t>(kWeightSetBytes));
-  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+  for (const DType dtype : {DType::kF32, DType::kBF16, DType::kI8, DType::kI4}) {
+    if (only && dtype != *only) continue;
     const double peak = peak_gops(stream, dtype);
     const double read_rate = read_gbytes(stream, data, kWeightSetBytes);
     std::printf("%s, %d threads, %s: peak %.1f Gop/s, reading %.1f GB/s\n", std::string(cpu_path_name(*path)).c_str(),
-                threads, std::string(dtype_name(dtype)).c_str(), peak, read_rate);
+                threads, std::string(weight_type_name(dtype)).c_str(), peak, read_rate);
     for (const Shape& shape : kShapes)
       bench_shape(stream, shape, dtype, peak, read_rate);
   }

@@ -120,6 +120,6 @@ inline constexpr Shape kModelShapes[] = {{"130m in_proj", 3072, 768, 1},  {"370m
                                          {"130m dt_proj", 1536, 48, 1},   {"370m dt_proj", 2048, 64, 1},
                                          {"130m out_proj", 768, 1536, 8}, {"370m out_proj", 1024, 2048, 8}};
 
-inline constexpr DType kDTypes[] = {DType::kF32, DType::kBF16};
+inline constexpr DType kDTypes[] = {DType::kF32, DType::kBF16, DType::kI8, DType::kI4};
 
 }  // namespace krait::kernels
