@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <span>
 #include <utility>
 
 #include "common/base/limits.h"
@@ -54,6 +55,8 @@ void add_channel_rows(BlockPlan& block, const ModelConfig& config, const LayerNa
     block.tensors.push_back({.role = role, .name = names.mixer + role, .shape = shape, .cut = rows});
   };
   add_halves("weight", {inner, config.hidden_size});
+  for (TensorSpec& half : std::span(block.tensors).last(2))
+    half.packing = Packing::kMatrix;
   if (mixer.use_bias) add_halves("bias", {inner});
   add("conv1d.weight", {inner, 1, mixer.conv_kernel});
   if (mixer.use_conv_bias) add("conv1d.bias", {inner});
@@ -70,7 +73,8 @@ void add_head_rows(BlockPlan& block, const ModelConfig& config, const LayerNames
     TensorSpec spec{.role = fmt::format("x_proj.{}.weight", j),
                     .name = names.mixer + layout.x_proj_weight,
                     .shape = {width, head},
-                    .cut = {.axis = 1, .segments = {columns}}};
+                    .cut = {.axis = 1, .segments = {columns}},
+                    .packing = Packing::kFineMatrix};
     if (layout.head_axis) spec.view = {.stored_shape = {mixer.heads, width, head}, .first_element = j * width * head};
     block.tensors.push_back(std::move(spec));
   }
@@ -84,6 +88,7 @@ void add_head_rows(BlockPlan& block, const ModelConfig& config, const LayerNames
     block.tensors.push_back(std::move(spec));
   };
   add("dt_proj.weight", layout.dt_proj_weight, {mixer.dt_rank});
+  block.tensors.back().packing = Packing::kFineMatrix;
   add("dt_proj.bias", layout.dt_proj_bias, {});
   add("A_log", "A_log", {mixer.state_size});
   add("D", "D", {});

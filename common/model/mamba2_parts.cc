@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <span>
 #include <utility>
 
 #include "common/base/limits.h"
@@ -31,6 +32,12 @@ class Mamba2Parts final {
     add(block, "in_proj_b." + kind, stored, shared_, rest, {rows, 2 * inner_}, groups_);
     add(block, "in_proj_c." + kind, stored, shared_, rest, {rows, 2 * inner_ + shared_}, groups_);
     add(block, "in_proj_dt." + kind, stored, heads_, rest, {rows, 2 * inner_ + 2 * shared_}, by_head());
+    if (kind != "weight") return;
+    // B, C and dt have few rows, and a whole state lives by them.
+    for (TensorSpec& part : std::span(block.tensors).last(5))
+      part.packing = Packing::kFineMatrix;
+    for (TensorSpec& part : std::span(block.tensors).last(5).first(2))
+      part.packing = Packing::kMatrix;
   }
   void add_conv1d(BlockPlan& block, const std::string& mixer, const std::string& kind, const Shape& rest) const {
     const int64_t rows = inner_ + 2 * shared_;

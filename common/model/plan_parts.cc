@@ -46,6 +46,7 @@ void add_lm_head(ModelPlan& plan, const std::string& norm, const std::string& em
                           .name = lm_head,
                           .shape = {config.vocab_size, config.hidden_size},
                           .cut = cut_by(Unit::kVocab, 0, config.vocab_size),
+                          .packing = Packing::kFineMatrix,
                           .source = config.tie_word_embeddings ? embeddings : ""});
   plan.blocks.push_back(std::move(head));
   if (config.tie_word_embeddings) plan.harmless_tensors.push_back(lm_head);
@@ -59,7 +60,8 @@ void add_norm_and_out_proj(BlockPlan& block, const ModelConfig& config, const La
   block.tensors.push_back({.role = "out_proj.weight",
                            .name = names.mixer + "out_proj.weight",
                            .shape = {config.hidden_size, inner},
-                           .cut = {.axis = 1, .segments = {columns}}});
+                           .cut = {.axis = 1, .segments = {columns}},
+                           .packing = Packing::kMatrix});
   if (config.mixer.use_bias) {
     block.tensors.push_back(
         {.role = "out_proj.bias", .name = names.mixer + "out_proj.bias", .shape = {config.hidden_size}});

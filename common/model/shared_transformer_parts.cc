@@ -69,7 +69,8 @@ class SharedUse final {
     add(block, "down_proj.weight", "feed_forward.down_proj.weight", {hidden_, inner}, cut_by(Unit::kMlp, 1, inner));
     block.tensors.push_back({.role = "linear.weight",
                              .name = fmt::format("model.layers.{}.linear.weight", layer_),
-                             .shape = {hidden_, hidden_}});
+                             .shape = {hidden_, hidden_},
+                             .packing = Packing::kMatrix});
     plan_.blocks.push_back(std::move(block));
   }
 
@@ -79,6 +80,8 @@ class SharedUse final {
   }
   void add_spec(BlockPlan& block, TensorSpec spec, const std::string& name) const {
     spec.name = own_ + name;
+    // All but the norms are matrices.
+    spec.packing = spec.shape.size() == 2 ? Packing::kMatrix : Packing::kNone;
     spec.shared = static_cast<int64_t>(shared_.layers.size()) > shared_.blocks;
     if (stored_ != own_) {
       spec.source = stored_ + name;

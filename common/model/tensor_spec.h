@@ -65,12 +65,20 @@ struct StoredView final {
   friend bool operator==(const StoredView&, const StoredView&) = default;
 };
 
+/// What a tensor is to the forward pass, and so in which type a rank keeps it.
+enum class Packing : uint8_t {
+  kNone,        // no matrix of a product, or read where it lies: float32
+  kMatrix,      // a matrix of a product: the type of the run's weights
+  kFineMatrix,  // one whose errors spoil much and whose bytes save little: the same, but never below eight bits
+};
+
 struct TensorSpec final {
   std::string role;  // what a block calls it: "in_proj.weight"
   std::string name;  // in the checkpoint: "backbone.layers.0.mixer.in_proj.weight"
   Shape shape;       // of the whole tensor, row-major
   Cut cut;
   StoredView view;
+  Packing packing = Packing::kNone;
   bool optional = false;  // may be absent from the checkpoint
   bool shared = false;    // several layers use it
   std::string source;     // tied or shared: the tensor that stands for this one, read in its place; else empty

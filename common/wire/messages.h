@@ -184,7 +184,7 @@ struct Join final {
   uint32_t world = 0;
   std::string version;      // of the program
   std::string fingerprint;  // of the checkpoint it opened
-  std::string dtype;        // weight type asked for: "f32", "bf16"
+  std::string dtype;        // weight type asked for, as weight_type_name() spells it
   std::string path;         // best instruction path (kernels::cpu_path_name)
   double speed = 1;         // relative, for uneven shares
   int64_t pid = 0;

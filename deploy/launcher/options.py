@@ -95,7 +95,7 @@ def _parser():
         metavar="T",
         help="threads of a shard server (default: the cores this process may use, divided among them)",
     )
-    p.add_argument("--dtype", choices=["f32", "bf16"], default="f32", help="type of the weights in memory (default: %(default)s)")
+    p.add_argument("--dtype", choices=["f32", "bf16", "int8", "int4"], default="f32", help="type of the weights in memory (default: %(default)s)")
     p.add_argument("--host", default="127.0.0.1", help="address of the REST API (default: %(default)s)")
     p.add_argument(
         "--port",

@@ -22,13 +22,13 @@ constexpr int64_t kMinBlockGroups = 8;     // row groups that a panel serves onc
 constexpr int64_t kInlineCost = 2048;        // tiles' cost times k
 constexpr int64_t kInlineRoundings = 16384;  // activations
 
-/// Elements between rows of activations in the workspace; bytes for integers, with what stands before their groups. The
-/// extra line keeps rows of a power of two out of the same cache sets.
+/// Elements between rows of activations in the workspace; bytes for integers, with what stands before their groups, and
+/// enough for either type of them. The extra line keeps rows of a power of two out of the same cache sets.
 int64_t workspace_stride(int64_t k, DType dtype) {
   if (!is_quantized(dtype)) return round_up(k + limits::kLeaves, 32) + 32;
-  const int64_t group_k = dtype == DType::kI8 ? kInt8Format.group_k : kInt4Format.group_k;
-  const int64_t groups = k / group_k + limits::kLeaves;  // each leaf may end with one that is not whole
-  return round_up(groups * (group_k + int64_t{sizeof(ActivationGroup)}), 64) + 64;
+  const int64_t heads = (k / kInt4Format.group_k + limits::kLeaves) * int64_t{sizeof(ActivationGroup)};
+  const int64_t padding = limits::kLeaves * kInt8Format.group_k;  // each leaf may end with a group that is not whole
+  return round_up(heads + k + padding, 64) + 64;
 }
 
 /// A product as a list of tiles. Rows are spread evenly over groups of at most kTileRows; groups form blocks whose

@@ -16,8 +16,10 @@ Result<std::unique_ptr<LmHead>> LmHead::make(const BlockSource& source) {
   for (const Range& range : source.loader.partition().of(Unit::kVocab)) {
     head->row_bytes_.push_back(range.size() * static_cast<int64_t>(sizeof(float)));
   }
-  ASSIGN_OR_RETURN(head->norm_, source.loader.vector(tensor_of(source.plan, "norm.weight"), head->hidden_));
-  ASSIGN_OR_RETURN(head->weights_, source.loader.matrix(tensor_of(source.plan, "lm_head.weight"), 1));
+  ASSIGN_OR_RETURN(const auto norm, source.loader.norm(tensor_of(source.plan, "norm.weight"), head->hidden_, 1));
+  head->norm_ = norm.weight;
+  ASSIGN_OR_RETURN(head->weights_,
+                   source.loader.matrix(tensor_of(source.plan, "lm_head.weight"), 1, {.factors = norm.factors}));
   return head;
 }
 

@@ -216,8 +216,10 @@ Status load_channels(const BlockSource& source, const ChannelLayout& layout, Mam
   auto& loader = source.loader;
   const int64_t padded = layout.padded();
   const std::span<const int64_t> places = layout.places();
-  const MatrixRows rows{.columns = padded, .places = places};
   const auto spec = [&](std::string_view role) -> const TensorSpec& { return tensor_of(source.plan, role); };
+  ASSIGN_OR_RETURN(const auto norm, loader.norm(spec("norm.weight"), source.config.hidden_size, 1));
+  w.norm = norm.weight;
+  const MatrixRows rows{.columns = padded, .factors = norm.factors, .places = places};
   ASSIGN_OR_RETURN(w.in_proj_x, loader.matrix(spec("in_proj_x.weight"), 1, rows));
   ASSIGN_OR_RETURN(w.in_proj_z, loader.matrix(spec("in_proj_z.weight"), 1, rows));
   if (source.config.mixer.use_bias) {
@@ -241,7 +243,6 @@ Result<MambaWeights> load_weights(const BlockSource& source, const ChannelLayout
   const Partition& partition = loader.partition();
   const auto spec = [&](std::string_view role) -> const TensorSpec& { return tensor_of(source.plan, role); };
   MambaWeights w;
-  ASSIGN_OR_RETURN(w.norm, loader.vector(spec("norm.weight"), source.config.hidden_size));
   RETURN_IF_ERROR(load_channels(source, layout, w));
   for (const ChannelPart& part : layout.parts()) {
     const std::string role = fmt::format("x_proj.{}.weight", part.piece);

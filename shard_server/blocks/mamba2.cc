@@ -289,13 +289,15 @@ Status load_in_proj(const BlockSource& source, const Mamba2Shape& shape, Mamba2W
   auto& loader = source.loader;
   const auto spec = [&](std::string_view role) -> const TensorSpec& { return tensor_of(source.plan, role); };
   const std::span<const int64_t> places = shape.layout.places();
-  const MatrixRows rows{.columns = shape.layout.padded(), .places = places};
-  const MatrixRows shared{.columns = shape.padded_shared()};
+  ASSIGN_OR_RETURN(const auto norm, loader.norm(spec("norm.weight"), source.config.hidden_size, 1));
+  w.norm = norm.weight;
+  const MatrixRows rows{.columns = shape.layout.padded(), .factors = norm.factors, .places = places};
+  const MatrixRows shared{.columns = shape.padded_shared(), .factors = norm.factors};
   ASSIGN_OR_RETURN(w.in_proj_z, loader.matrix(spec("in_proj_z.weight"), 1, rows));
   ASSIGN_OR_RETURN(w.in_proj_x, loader.matrix(spec("in_proj_x.weight"), 1, rows));
   ASSIGN_OR_RETURN(w.in_proj_b, loader.matrix(spec("in_proj_b.weight"), 1, shared));
   ASSIGN_OR_RETURN(w.in_proj_c, loader.matrix(spec("in_proj_c.weight"), 1, shared));
-  ASSIGN_OR_RETURN(w.in_proj_dt, loader.matrix(spec("in_proj_dt.weight"), 1));
+  ASSIGN_OR_RETURN(w.in_proj_dt, loader.matrix(spec("in_proj_dt.weight"), 1, {.factors = norm.factors}));
   if (!source.config.mixer.use_bias) return {};
   ASSIGN_OR_RETURN(w.in_proj_z_bias, loader.vector(spec("in_proj_z.bias"), shape.layout.padded(), places));
   ASSIGN_OR_RETURN(w.in_proj_dt_bias, loader.vector(spec("in_proj_dt.bias"), shape.heads.size()));
@@ -343,12 +345,14 @@ Result<Mamba2Weights> load_weights(const BlockSource& source, const Mamba2Shape&
   auto& loader = source.loader;
   const auto spec = [&](std::string_view role) -> const TensorSpec& { return tensor_of(source.plan, role); };
   Mamba2Weights w;
-  ASSIGN_OR_RETURN(w.norm, loader.vector(spec("norm.weight"), source.config.hidden_size));
   RETURN_IF_ERROR(load_in_proj(source, shape, w));
   RETURN_IF_ERROR(load_conv(source, shape, w));
   RETURN_IF_ERROR(load_heads(source, shape, w));
-  ASSIGN_OR_RETURN(w.gate_norm, loader.vector(spec("gate_norm.weight"), shape.layout.padded(), shape.layout.places()));
-  ASSIGN_OR_RETURN(w.out_proj, loader.matrix(spec("out_proj.weight"), loader.partition().leaves()));
+  const int leaves = loader.partition().leaves();
+  ASSIGN_OR_RETURN(const auto gate_norm,
+                   loader.norm(spec("gate_norm.weight"), shape.layout.padded(), leaves, shape.layout.places()));
+  w.gate_norm = gate_norm.weight;
+  ASSIGN_OR_RETURN(w.out_proj, loader.matrix(spec("out_proj.weight"), leaves, {.factors = gate_norm.factors}));
   if (source.config.mixer.use_bias) {
     ASSIGN_OR_RETURN(w.out_proj_bias, loader.vector(spec("out_proj.bias"), source.config.hidden_size));
   }

@@ -161,12 +161,13 @@ void SharedAttentionBlock::export_state(const SlotState& slot, WholeState& whole
   }
 }
 
-Result<Projection> load_projection(const BlockSource& source, char which) {
+Result<Projection> load_projection(const BlockSource& source, char which, const MatrixRows& normed) {
   auto& loader = source.loader;
   Projection out;
-  ASSIGN_OR_RETURN(out.weights, loader.matrix(tensor_of(source.plan, fmt::format("{}_proj.weight", which)), 1));
+  ASSIGN_OR_RETURN(out.weights, loader.matrix(tensor_of(source.plan, fmt::format("{}_proj.weight", which)), 1, normed));
   if (!source.config.shared.attention_adapters) return out;
-  ASSIGN_OR_RETURN(out.adapter_a, loader.matrix(tensor_of(source.plan, fmt::format("{}_adapter_a.weight", which)), 1));
+  ASSIGN_OR_RETURN(out.adapter_a,
+                   loader.matrix(tensor_of(source.plan, fmt::format("{}_adapter_a.weight", which)), 1, normed));
   ASSIGN_OR_RETURN(out.adapter_b, loader.matrix(tensor_of(source.plan, fmt::format("{}_adapter_b.weight", which)), 1));
   return out;
 }
@@ -188,10 +189,13 @@ Result<std::unique_ptr<Block>> make_shared_attention_block(const BlockSource& so
   auto& loader = source.loader;
   const SharedTransformerConfig& shared = source.config.shared;
   AttentionWeights w;
-  ASSIGN_OR_RETURN(w.norm, loader.vector(tensor_of(source.plan, "norm.weight"), 2 * source.config.hidden_size));
-  ASSIGN_OR_RETURN(w.q, load_projection(source, 'q'));
-  ASSIGN_OR_RETURN(w.k, load_projection(source, 'k'));
-  ASSIGN_OR_RETURN(w.v, load_projection(source, 'v'));
+  ASSIGN_OR_RETURN(const auto norm,
+                   loader.norm(tensor_of(source.plan, "norm.weight"), 2 * source.config.hidden_size, 1));
+  w.norm = norm.weight;
+  const MatrixRows normed{.factors = norm.factors};
+  ASSIGN_OR_RETURN(w.q, load_projection(source, 'q', normed));
+  ASSIGN_OR_RETURN(w.k, load_projection(source, 'k', normed));
+  ASSIGN_OR_RETURN(w.v, load_projection(source, 'v', normed));
   ASSIGN_OR_RETURN(w.o_proj, loader.matrix(tensor_of(source.plan, "o_proj.weight"), loader.partition().leaves()));
   const Range heads = loader.range(Unit::kAttentionHead);
   const Range keys = cover(loader.partition(), Unit::kAttentionHead, loader.rank(), shared.kv_heads);

@@ -84,11 +84,13 @@ Result<std::unique_ptr<Block>> make_shared_mlp_block(const BlockSource& source) 
   auto& loader = source.loader;
   const auto spec = [&](std::string_view role) -> const TensorSpec& { return tensor_of(source.plan, role); };
   MlpWeights w;
-  ASSIGN_OR_RETURN(w.norm, loader.vector(spec("norm.weight"), source.config.hidden_size));
-  ASSIGN_OR_RETURN(w.gate_proj, loader.matrix(spec("gate_proj.weight"), 1));
-  ASSIGN_OR_RETURN(w.up_proj, loader.matrix(spec("up_proj.weight"), 1));
+  ASSIGN_OR_RETURN(const auto norm, loader.norm(spec("norm.weight"), source.config.hidden_size, 1));
+  w.norm = norm.weight;
+  const MatrixRows normed{.factors = norm.factors};
+  ASSIGN_OR_RETURN(w.gate_proj, loader.matrix(spec("gate_proj.weight"), 1, normed));
+  ASSIGN_OR_RETURN(w.up_proj, loader.matrix(spec("up_proj.weight"), 1, normed));
   if (source.config.shared.mlp_adapters) {
-    ASSIGN_OR_RETURN(w.adapter_a, loader.matrix(spec("adapter_a.weight"), 1));
+    ASSIGN_OR_RETURN(w.adapter_a, loader.matrix(spec("adapter_a.weight"), 1, normed));
     ASSIGN_OR_RETURN(w.gate_adapter_b, loader.matrix(spec("gate_adapter_b.weight"), 1));
     ASSIGN_OR_RETURN(w.up_adapter_b, loader.matrix(spec("up_adapter_b.weight"), 1));
   }

@@ -132,8 +132,8 @@ std::string Engine::numerics_id() const {
     partition = fmt::format("{}-{:08x}", partition_.world, static_cast<uint32_t>(digest.value()));
   }
   return fmt::format("cpu-{}-{}-{}-v{}-{}-{}", kernels::cpu_path_name(stream_->path()),
-                     kernels::gemm_arithmetic(stream_->path(), dtype_), dtype_ == DType::kBF16 ? "bf16" : "f32",
-                     kNumericsVersion, partition, checkpoint_->fingerprint().substr(0, 12));
+                     kernels::gemm_arithmetic(stream_->path(), dtype_), weight_type_name(dtype_), kNumericsVersion,
+                     partition, checkpoint_->fingerprint().substr(0, 12));
 }
 
 bool Engine::writes_a_slot_twice(const wire::Step& step) {

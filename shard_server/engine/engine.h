@@ -29,7 +29,7 @@ namespace krait::shard {
 struct EngineOptions final {
   int rank = 0;
   Partition partition;
-  DType dtype = DType::kF32;       // of matrices: kF32 or kBF16
+  DType dtype = DType::kF32;       // of matrices, as weight_type_name() knows them
   uint32_t slots = 0;              // 0: as many as `state_memory_bytes` holds, at most limits::kDefaultMaxSlots
   uint32_t kv_pages = 0;           // of hybrids; 0: as many as the rest of that memory holds
   int64_t state_memory_bytes = 0;  // for slots == 0 and kv_pages == 0

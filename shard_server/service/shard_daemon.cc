@@ -7,6 +7,7 @@
 #include <charconv>
 #include <utility>
 
+#include "common/base/check.h"
 #include "common/base/limits.h"
 #include "common/base/log.h"
 #include "common/base/process.h"
@@ -17,29 +18,13 @@
 #include "kernels/device/cpu_path.h"
 #include "shard_server/collectives/registry.h"
 #include "shard_server/service/engine_rank.h"
+#include "shard_server/weights/weight_loader.h"
 
 namespace krait::shard {
 namespace {
 
 /// Of a rank's part of the memory that is free before loading, less its weights, what states may take.
 constexpr double kStateShare = 0.4;
-
-/// What the rank's tensors will take, but for the embedding, which stays in the file.
-Result<int64_t> weight_bytes(const ModelPlan& plan, const RankOptions& rank, const std::vector<double>& shares) {
-  ASSIGN_OR_RETURN(const auto partition, make_partition(plan.config, rank.world, shares));
-  int64_t elements = 0;
-  for (const BlockPlan& block : plan.blocks) {
-    if (block.kind == BlockKind::kEmbedding) continue;
-    for (const TensorSpec& spec : block.tensors) {
-      if (spec.shared && !spec.source.empty()) continue;  // another layer's memory
-      int64_t count = 1;
-      for (const int64_t extent : local_shape(spec, partition, rank.rank))
-        count *= extent;
-      elements += count;
-    }
-  }
-  return elements * dtype_bytes(rank.dtype);
-}
 
 constexpr int kStopAtOnce = 2;  // stop requests (shard_loop.h)
 
@@ -117,12 +102,15 @@ Status ShardDaemon::open() {
   RankOptions rank;
   rank.rank = static_cast<int>(options_.rank);
   rank.world = static_cast<int>(options_.world);
-  rank.dtype = options_.dtype == "bf16" ? DType::kBF16 : DType::kF32;
+  const std::optional<DType> dtype = weight_type_from_name(options_.dtype);
+  CHECK(dtype.has_value());  // the settings know the same names
+  rank.dtype = *dtype;
   rank.threads = static_cast<int>(options_.threads);
   const int64_t host_ranks = std::max(options_.host_ranks, options_.world);
   rank.may_spin = host_ranks * options_.threads + 1 <= allowed_cores();
   rank.slots = static_cast<uint32_t>(options_.slots);
-  ASSIGN_OR_RETURN(const int64_t weights, weight_bytes(checkpoint_->plan(), rank, shares_));
+  ASSIGN_OR_RETURN(const auto partition, make_partition(checkpoint_->config(), rank.world, shares_));
+  const int64_t weights = kept_bytes(checkpoint_->plan(), partition, rank.rank, rank.dtype);
   const int64_t left = std::max<int64_t>(0, available_memory_bytes() / host_ranks - weights);
   rank.state_memory_bytes = static_cast<int64_t>(static_cast<double>(left) * kStateShare);
   rank.communicator = communicator;

@@ -5,6 +5,8 @@
 
 #include "common/base/check.h"
 #include "common/base/log.h"
+#include "common/base/units.h"
+#include "shard_server/weights/smoothing.h"
 
 namespace krait::shard {
 
@@ -12,6 +14,41 @@ const TensorSpec& tensor_of(const BlockPlan& block, std::string_view role) {
   const TensorSpec* spec = block.find(role);
   CHECK(spec != nullptr);
   return *spec;
+}
+
+DType packed_type(const TensorSpec& spec, DType dtype) {
+  CHECK(spec.packing != Packing::kNone);
+  return spec.packing == Packing::kFineMatrix && dtype == DType::kI4 ? DType::kI8 : dtype;
+}
+
+namespace {
+
+int64_t kept_bytes(const TensorSpec& spec, const Partition& partition, int rank, DType dtype) {
+  const Shape shape = local_shape(spec, partition, rank);
+  int64_t elements = 1;
+  for (const int64_t extent : shape)
+    elements *= extent;
+  if (spec.packing == Packing::kNone) return elements * dtype_bytes(DType::kF32);
+  int leaves = 1;
+  if (!spec.cut.whole() && spec.cut.axis == 1) {
+    const Segment& columns = spec.cut.segments.front();
+    leaves = partition.leaves_of_part(partition.of(columns.unit).back().end / columns.count);
+  }
+  return kernels::packed_bytes(packed_type(spec, dtype), shape[0], round_up(shape[1], leaves), leaves);
+}
+
+}  // namespace
+
+int64_t kept_bytes(const ModelPlan& plan, const Partition& partition, int rank, DType dtype) {
+  int64_t bytes = 0;
+  for (const BlockPlan& block : plan.blocks) {
+    if (block.kind == BlockKind::kEmbedding) continue;
+    for (const TensorSpec& spec : block.tensors) {
+      if (spec.shared && !spec.source.empty()) continue;  // another layer's memory
+      bytes += kept_bytes(spec, partition, rank, dtype);
+    }
+  }
+  return bytes;
 }
 
 Result<SliceReader> WeightLoader::open(const TensorSpec& spec) {
@@ -71,15 +108,18 @@ Result<kernels::PackedMatrix> WeightLoader::matrix(const TensorSpec& spec, int l
   CHECK_LE(wanted.first + rows, reader.rows());
   CHECK(wanted.places.empty() || static_cast<int64_t>(wanted.places.size()) == rows);
   kernels::PackedMatrix packed;
-  packed.dtype = dtype_;
+  packed.dtype = packed_type(spec, dtype_);
   packed.n = wanted.columns < 0 ? rows : wanted.columns;
   packed.k = reader.row_elements();
   packed.leaves = leaves;
   CHECK_LE(rows, packed.n);
-  ASSIGN_OR_RETURN(packed.data, arena_.allocate(kernels::packed_bytes(dtype_, packed.n, packed.k, leaves)));
+  CHECK(wanted.factors.empty() || std::ssize(wanted.factors) == packed.k);
+  ASSIGN_OR_RETURN(packed.data, arena_.allocate(kernels::packed_bytes(packed.dtype, packed.n, packed.k, leaves)));
   std::vector<float> row(static_cast<size_t>(packed.k));
   for (int64_t i = 0; i < rows; ++i) {
     RETURN_IF_ERROR(reader.read_row(wanted.first + i, row));
+    for (size_t j = 0; j < wanted.factors.size(); ++j)
+      row[j] *= wanted.factors[j];
     kernels::pack_row(packed, wanted.places.empty() ? i : wanted.places[static_cast<size_t>(i)], row.data());
   }
   count_nonfinite(spec, reader);
@@ -89,14 +129,31 @@ Result<kernels::PackedMatrix> WeightLoader::matrix(const TensorSpec& spec, int l
 
 Result<float*> WeightLoader::vector(const TensorSpec& spec, int64_t padded, std::span<const int64_t> places) {
   ASSIGN_OR_RETURN(const auto all, values(spec));
+  return lay_out(all, padded, places);
+}
+
+Result<float*> WeightLoader::lay_out(std::span<const float> values, int64_t padded, std::span<const int64_t> places) {
   ASSIGN_OR_RETURN(float* out, floats(padded));
-  CHECK(places.empty() || places.size() == all.size());
-  for (size_t i = 0; i < all.size(); ++i) {
+  CHECK(places.empty() || places.size() == values.size());
+  for (size_t i = 0; i < values.size(); ++i) {
     const int64_t at = places.empty() ? static_cast<int64_t>(i) : places[i];
     CHECK_LT(at, padded);
-    out[at] = all[i];
+    out[at] = values[i];
   }
   return out;
+}
+
+Result<LoadedNorm> WeightLoader::norm(const TensorSpec& spec, int64_t padded, int leaves,
+                                      std::span<const int64_t> places) {
+  ASSIGN_OR_RETURN(auto all, values(spec));
+  LoadedNorm norm;
+  if (kernels::is_quantized(dtype_)) {
+    norm.factors = smoothing_factors(all, leaves);
+    for (size_t i = 0; i < all.size(); ++i)
+      all[i] /= norm.factors[i];
+  }
+  ASSIGN_OR_RETURN(norm.weight, lay_out(all, padded, places));
+  return norm;
 }
 
 Result<std::vector<float>> WeightLoader::values(const TensorSpec& spec) {

@@ -22,14 +22,28 @@ struct MatrixRows final {
   int64_t first = 0;
   int64_t count = -1;               // -1: all from `first` on
   int64_t columns = -1;             // laid out, those without a row zero; -1: `count`
+  std::span<const float> factors;   // of each k, for every row alike; empty: none (norm())
   std::span<const int64_t> places;  // the column of each packed row; empty: one after another
+};
+
+/// The type in which a matrix of such a spec is packed, in a run whose weights have type `dtype`.
+DType packed_type(const TensorSpec& spec, DType dtype);
+
+/// Bytes that a rank will keep of a model's tensors, but for the few that pad channels. The embedding stays in its
+/// file.
+int64_t kept_bytes(const ModelPlan& plan, const Partition& partition, int rank, DType dtype);
+
+/// A norm's weights, and what the matrices that read its rows have to make up for (smoothing.h).
+struct LoadedNorm final {
+  float* weight = nullptr;     // [padded]
+  std::vector<float> factors;  // of each k of those matrices, for MatrixRows; empty: none
 };
 
 /// Reads a row at a time and converts on the way, so that a rank's peak is what it keeps, plus one row.
 /// Matrices and vectors live in the arena.
 class WeightLoader final {
  public:
-  /// `dtype` is the type of packed matrices (kF32 or kBF16); vectors are always float32.
+  /// `dtype` is the type of packed matrices, as weight_type_name() knows them; vectors are always float32.
   WeightLoader(const Checkpoint& checkpoint, const Partition& partition, int rank, DType dtype, kernels::Arena& arena)
       : checkpoint_(checkpoint), partition_(partition), rank_(rank), dtype_(dtype), arena_(arena) {}
 
@@ -44,6 +58,10 @@ class WeightLoader final {
   /// A rank's vector, float32: element i at places[i] of `padded`, zeros elsewhere. No places: one after another.
   Result<float*> vector(const TensorSpec& spec, int64_t padded, std::span<const int64_t> places = {});
 
+  /// A norm's weights, laid out as vector() does. In quantized types what stands out of its group is moved into the
+  /// matrices; their k is cut into `leaves`.
+  Result<LoadedNorm> norm(const TensorSpec& spec, int64_t padded, int leaves, std::span<const int64_t> places = {});
+
   /// A whole local tensor, float32 row-major, not in the arena: for what a block rearranges before it keeps it.
   Result<std::vector<float>> values(const TensorSpec& spec);
 
@@ -57,6 +75,7 @@ class WeightLoader final {
 
  private:
   Result<SliceReader> open(const TensorSpec& spec);
+  Result<float*> lay_out(std::span<const float> values, int64_t padded, std::span<const int64_t> places);
   void count_nonfinite(const TensorSpec& spec, const SliceReader& reader);
 
   const Checkpoint& checkpoint_;

@@ -28,7 +28,8 @@ def _shards_of(folder):
             yield int(entry.name)
 
 
-@pytest.mark.parametrize("dtype, bytes_each", [("f32", 4), ("bf16", 2)])
+# Scales and what stays float32 or int8 included.
+@pytest.mark.parametrize("dtype, bytes_each", [("f32", 4), ("bf16", 2), ("int8", 1.05), ("int4", 0.75)])
 def test_a_rank_holds_its_tensors_and_little_more(tmp_path, dtype, bytes_each):
     write_model(tmp_path)
     peaks, watching = {}, threading.Event()

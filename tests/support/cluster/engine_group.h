@@ -48,6 +48,7 @@ class EngineGroup final {
   /// The pages of the sequence in a slot, in no order that a test should rely on; none where the model has none.
   std::vector<int32_t> pages(int32_t slot) const;
   const ModelConfig& config() const { return engines_[0]->config(); }
+  int64_t weight_bytes(int rank) const { return engines_[static_cast<size_t>(rank)]->weight_bytes(); }
   std::string numerics_id() const { return engines_[0]->numerics_id(); }
 
  private:

@@ -76,7 +76,7 @@ TEST(StepAllocation, IsForTheAnswerAloneInEveryFamily) {
     for (uint64_t seed = 1; seed <= 4; ++seed) {
       const ScratchDir folder;
       const RandomModel model = write_random_model(folder.path(), architecture->name, seed);
-      for (const DType dtype : {DType::kF32, DType::kBF16}) {
+      for (const DType dtype : {DType::kF32, DType::kBF16, DType::kI8, DType::kI4}) {
         for (const size_t rows : {size_t{1}, size_t{60}})
           EXPECT_EQ(allocations_of_a_step(folder.path(), dtype, rows), kLeast)
               << rows << " rows, " << model.config_json;

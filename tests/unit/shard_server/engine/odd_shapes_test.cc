@@ -80,9 +80,11 @@ void check_model(std::string_view architecture, uint64_t seed) {
   EXPECT_LE(distance(uneven.prompt_logits, whole.prompt_logits), kTolerance) << "shares";
   for (const int world : {2, 8}) {
     if (!make_partition(model.config, world)->aligned) continue;
-    const auto one = run(folder.path(), 1, DType::kBF16, prompt, 9);
-    EXPECT_TRUE(run(folder.path(), world, DType::kBF16, prompt, 2).prompt_logits == one.prompt_logits)
-        << "other bits in bf16 at world " << world;
+    for (const DType dtype : {DType::kBF16, DType::kI8, DType::kI4}) {
+      const auto one = run(folder.path(), 1, dtype, prompt, 9);
+      EXPECT_TRUE(run(folder.path(), world, dtype, prompt, 2).prompt_logits == one.prompt_logits)
+          << "other bits in " << weight_type_name(dtype) << " at world " << world;
+    }
   }
 }
 

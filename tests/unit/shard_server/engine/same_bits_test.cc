@@ -130,7 +130,7 @@ TEST_P(SameBits, AmongThirtyOneOthersThatComeAndGo) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Types, SameBits, testing::Values(DType::kF32, DType::kBF16),
+INSTANTIATE_TEST_SUITE_P(Types, SameBits, testing::Values(DType::kF32, DType::kBF16, DType::kI8, DType::kI4),
                          [](const auto& info) { return std::string(dtype_name(info.param)); });
 
 TEST(Contract, AChangedLaterTokenChangesNoEarlierLogits) {
