@@ -193,6 +193,7 @@ struct Tile final {
         }
         const std::byte* levels = a + sizeof(ActivationGroup);
         const std::byte* line = w + kScaleBytes;
+#pragma GCC unroll 2
         for (int64_t i = 0; i < Step::kFormat.group_k; i += Step::kFormat.cell_k) {
           _mm_prefetch(reinterpret_cast<const char*>(prefetch), _MM_HINT_T1);
           Step::template add<kRows, kVectors>(levels, args.a_stride, line, integers);

@@ -157,6 +157,15 @@ def test_the_same_bits_at_every_number_of_ranks(clusters, prompts, ranks, thread
         assert ask(one, prompt) == ask(several, prompt)
 
 
+@pytest.mark.parametrize("dtype", ["int8", "int4"])
+def test_quantized_weights_have_the_same_bits_at_every_number_of_ranks(clusters, prompts, dtype):
+    one, two = (clusters("mamba", ranks, "--dtype", dtype) for ranks in (1, 2))
+    for prompt in prompts:
+        assert ask(one.url, prompt) == ask(two.url, prompt)
+    fingerprint = complete(one.url, prompt=prompts[0].ids, max_tokens=1)["system_fingerprint"]
+    assert f"-{dtype}-" in fingerprint
+
+
 def test_the_demo_model_samples_the_same_text_on_one_rank_and_two(clusters, demo):
     fields = {"prompt": "Mr. Darcy", "max_tokens": 60, "temperature": 1, "seed": 4, "logprobs": 2}
     one = complete(clusters("demo", 1).url, **fields)["choices"]

@@ -83,6 +83,15 @@ inline std::vector<float> product(Stream& stream, const PackedMatrix& weights, c
   return out;
 }
 
+/// Rows [row_begin, row_end) by the reference, in place within [m][n].
+inline std::vector<float> reference(const PackedMatrix& weights, const std::vector<float>& a, int64_t m,
+                                    int64_t row_begin, int64_t row_end) {
+  std::vector<float> out(static_cast<size_t>(m * weights.n));
+  gemm_reference({.a = a.data(), .lda = weights.k, .m = m, .weights = &weights, .out = out.data(), .ldo = weights.n},
+                 row_begin, row_end);
+  return out;
+}
+
 /// Ranks' results added as an all-reduce of an aligned partition adds them: ((r0 + r1) + (r2 + r3)) + ...
 inline std::vector<float> add_as_tree(std::vector<std::vector<float>> ranks) {
   for (size_t width = ranks.size(); width > 1; width /= 2) {
