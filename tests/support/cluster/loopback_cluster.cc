@@ -69,7 +69,7 @@ void LoopbackCluster::start_rank(int rank) {
   self.join.rank = static_cast<uint32_t>(rank);
   self.join.world = static_cast<uint32_t>(options_.world);
   self.join.fingerprint = checkpoint_->fingerprint();
-  self.join.dtype = options_.dtype == DType::kBF16 ? "bf16" : "f32";
+  self.join.dtype = weight_type_name(options_.dtype);
   self.join.path = kernels::cpu_path_name(kernels::best_cpu_path());
   self.last_said_ns = clock_.now_ns() - limits::kHeartbeatNs;
   shard::RankOptions rank_options;

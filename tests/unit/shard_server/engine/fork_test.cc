@@ -57,7 +57,7 @@ SequenceResult run_forked(EngineGroup& group, const std::vector<int32_t>& prompt
 TEST(Fork, HasTheBitsOfASequenceThatReadEverythingItself) {
   for (const Architecture* architecture : all_architectures()) {
     if (architecture->name == "state_spaces") continue;  // mamba and mamba2 in another spelling
-    for (const DType dtype : {DType::kF32, DType::kBF16}) {
+    for (const DType dtype : {DType::kF32, DType::kBF16, DType::kI8, DType::kI4}) {
       EngineGroupOptions options;
       options.model_dir = golden_path(fmt::format("models/{}", architecture->name));
       options.world = 2;
