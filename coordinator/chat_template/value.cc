@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <cstring>
 
 #include "common/base/limits.h"
 #include "coordinator/chat_template/python_text.h"
@@ -15,7 +14,7 @@ namespace krait::chat_template {
 namespace {
 
 constexpr size_t kIndexFrom = 16;  // entries; fewer are searched one by one
-constexpr auto kNowhere = static_cast<size_t>(-1);
+constexpr size_t kNowhere = SIZE_MAX;
 
 /// An int and a double in Python's order, exactly: beyond 2^53 a double cannot hold every int.
 int compare_mixed(int64_t a, double b) {
@@ -291,9 +290,8 @@ bool less(Budget& budget, const Value& a, const Value& b) {
   if (a.is_sequence() && a.kind() == b.kind()) {
     const auto& x = a.items();
     const auto& y = b.items();
-    for (size_t i = 0; i < std::min(x.size(), y.size()); ++i) {
+    for (size_t i = 0; i < std::min(x.size(), y.size()); ++i)
       if (!equal(budget, x[i], y[i])) return less(budget, x[i], y[i]);
-    }
     return x.size() < y.size();
   }
   refuse(fmt::format("'<' is not supported between {} and {}", type_name(a), type_name(b)));
