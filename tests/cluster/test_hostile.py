@@ -1,5 +1,6 @@
 """Requests that nobody should send, over raw sockets: each gets a clear answer or a clean end, and harms nobody else."""
 
+import contextlib
 import json
 import ssl
 import threading
@@ -173,8 +174,9 @@ def test_stop_strings_and_biases_of_many_sequences_are_held_once(demo):
     heard, over = [], threading.Event()
 
     def listen():
-        while not over.is_set():
-            heard.append(stream.read_event())
+        while not over.is_set() and (not heard or isinstance(heard[-1], dict)):
+            with contextlib.suppress(TimeoutError):  # comments are no event, but a time to look whether it is over
+                heard.append(stream.read_event(time.monotonic() + 1))
 
     listener = threading.Thread(target=listen)
     listener.start()
@@ -189,7 +191,7 @@ def test_stop_strings_and_biases_of_many_sequences_are_held_once(demo):
         over.set()
         listener.join()
         stream.drop()
-    assert all("error" not in event and event != "[DONE]" for event in heard)
+    assert all(isinstance(event, dict) and "error" not in event for event in heard)
     grown = peaks.grown_mib()[demo.process_of("coordinator")["log"]]
     print(f"the coordinator grew by {grown:.1f} MiB")
     # The stop strings are 1.3 MiB with their automaton; a thousand messages with eight KiB of biases may be on the way.
