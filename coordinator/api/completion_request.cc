@@ -191,7 +191,9 @@ Result<std::vector<int32_t>> encode_text(const ModelInfo& model, std::string_vie
   }
   options.cache = model.texts.get();
   auto tokens = model.tokenizer->encode(text, options);
-  if (!tokens.ok()) return Error{tokens.error().code, tokens.error().message, name};
+  if (!tokens.ok()) {
+    return Error{tokens.error().code, fmt::format("'{}' cannot be tokenized: {}", name, tokens.error().message), name};
+  }
   for (const int32_t id : *tokens) {
     if (id < model.vocab_size) continue;
     return wrong_prompt(

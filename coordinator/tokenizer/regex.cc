@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <pcre2.h>
 
+#include <algorithm>
 #include <array>
 #include <ctime>
 #include <limits>
@@ -24,9 +25,38 @@ constexpr char32_t kFirstIdeographicPlane = 0x20000;
 constexpr std::string_view kHexDigits = "0-9A-Fa-f";
 constexpr size_t kJitStackStartBytes = 32 * 1024;
 constexpr size_t kJitStackMaxBytes = 1024 * 1024;
+constexpr size_t kStepsBetweenLooks = size_t{1} << 29;  // at the clock: less than a second
 
 PCRE2_SPTR bytes_of(std::string_view text) {
   return reinterpret_cast<PCRE2_SPTR>(text.data());
+}
+
+Error too_long() {
+  return {Errc::kInvalidArgument, "the tokenizer's patterns take too long on this text", ""};
+}
+
+int match_from(const pcre2_code* code, std::string_view text, size_t from, pcre2_match_data* match,
+               pcre2_match_context* context) {
+  const auto with = [&](uint32_t options) {
+    return pcre2_match(code, bytes_of(text), text.size(), from, PCRE2_NO_UTF_CHECK | options, match, context);
+  };
+  const int found = with(0);
+  return found == PCRE2_ERROR_JIT_STACKLIMIT ? with(PCRE2_NO_JIT) : found;
+}
+
+/// What a match that PCRE2 gave up says. The author of the text can help most of it, by another text.
+Error error_of(int code) {
+  switch (code) {
+    case PCRE2_ERROR_MATCHLIMIT:
+      return {Errc::kInvalidArgument, "a pattern of the tokenizer needs too many steps for this text", ""};
+    case PCRE2_ERROR_DEPTHLIMIT:
+    case PCRE2_ERROR_HEAPLIMIT:
+      return {Errc::kInvalidArgument, "a pattern of the tokenizer needs too much memory for this text", ""};
+    case PCRE2_ERROR_RECURSELOOP:
+      return {Errc::kUnsupported, "a pattern of the tokenizer calls itself without end", ""};
+    default:
+      return {Errc::kResourceExhausted, fmt::format("a pattern of the tokenizer fails (PCRE2 error {})", code), ""};
+  }
 }
 
 /// Members of a class: characters with the property that are newer than PCRE2's tables.
@@ -73,6 +103,7 @@ void append_property(std::string_view pattern, size_t open, size_t close, bool i
 std::string_view append_escape(char c, bool in_class, std::string& out) {
   if (c == 'b' && !in_class) return "\\b is not supported";
   if (c == 'B') return "\\B is not supported";
+  if (c == 'G') return "\\G is not supported";
   const bool negative = c == 'S' || c == 'W' || c == 'H' || c == 'D';
   std::string members;
   if (c == 's' || c == 'S') members = kSpaces;
@@ -196,7 +227,8 @@ Result<Regex> Regex::compile(std::string_view pattern, std::string_view where) {
   // here.
   compiled->code =
       pcre2_compile(bytes_of(translated), translated.size(),
-                    PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C, &code, &offset, nullptr);
+                    PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C | PCRE2_USE_OFFSET_LIMIT, &code,
+                    &offset, nullptr);
   if (compiled->code == nullptr) {
     std::array<PCRE2_UCHAR, 256> message{};
     pcre2_get_error_message(code, message.data(), message.size());
@@ -204,24 +236,32 @@ Result<Regex> Regex::compile(std::string_view pattern, std::string_view where) {
   }
   // Where there is no JIT, pcre2_match interprets.
   pcre2_jit_compile(compiled->code, PCRE2_JIT_COMPLETE);
-  return Regex(std::move(compiled));
+  Regex regex(std::move(compiled));
+  // A pattern that calls itself where it begins compiles and fails on every text.
+  RegexScratch scratch;
+  if (const auto tried = regex.find("", 0, scratch); !tried.ok()) return refused(tried.error().message);
+  return regex;
 }
 
 Result<Regex::Match> Regex::find(std::string_view text, size_t from, RegexScratch& scratch) const {
   RegexScratch::Data& data = *scratch.data_;
-  if (data.time_is_up()) {
-    return Error{Errc::kResourceExhausted, "the tokenizer's patterns take too long on this text", ""};
-  }
-  int found = pcre2_match(code_->code, bytes_of(text), text.size(), from, PCRE2_NO_UTF_CHECK, data.match, data.context);
-  if (found == PCRE2_ERROR_JIT_STACKLIMIT) {
-    found = pcre2_match(code_->code, bytes_of(text), text.size(), from, PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT, data.match,
-                        data.context);
+  if (data.time_is_up()) return too_long();
+  int found = PCRE2_ERROR_NOMATCH;
+  // PCRE2 counts no steps of a repeat, so a pattern that runs to the end of the text from each place takes the square
+  // of its length. The clock is asked after so many places that a walk from each of them to the end is bounded.
+  const size_t places = kStepsBetweenLooks / (text.size() - from + 1) + 1;
+  for (size_t at = from;;) {
+    size_t last = std::min(at + places, text.size());
+    while (last < text.size() && (static_cast<uint8_t>(text[last]) & 0xc0) == 0x80)
+      ++last;
+    pcre2_set_offset_limit(data.context, last);
+    found = match_from(code_->code, text, at, data.match, data.context);
+    if (found != PCRE2_ERROR_NOMATCH || last == text.size()) break;
+    if (RegexScratch::Data::processor_ns() > data.end_ns) return too_long();
+    at = last;
   }
   if (found == PCRE2_ERROR_NOMATCH) return Match{};
-  if (found < 0) {
-    return Error{Errc::kResourceExhausted,
-                 fmt::format("a pattern of the tokenizer gives up on this text (PCRE2 error {})", found), ""};
-  }
+  if (found < 0) return error_of(found);
   // Zero says that there were more groups than the one pair of offsets that is kept.
   const PCRE2_SIZE* offsets = pcre2_get_ovector_pointer(data.match);
   // \K inside a look-ahead can put the beginning behind the end.

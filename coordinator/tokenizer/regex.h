@@ -38,7 +38,8 @@ class Regex final {
     size_t end = 0;
   };
 
-  /// `where` names the part of the file in the error (kUnsupported where PCRE2 cannot compile the expression).
+  /// `where` names the part of the file in the error: kUnsupported where PCRE2 cannot compile the expression, or cannot
+  /// even match it on an empty text.
   static Result<Regex> compile(std::string_view pattern, std::string_view where);
 
   ~Regex();
@@ -46,7 +47,7 @@ class Regex final {
   Regex& operator=(Regex&&) noexcept;
 
   /// The first match in the valid UTF-8 `text` at or after byte `from`, which is between characters.
-  /// kResourceExhausted where it takes more than limits::kMaxRegexSteps, or the text's time is up.
+  /// kInvalidArgument where it takes more than limits::kMaxRegexSteps, or the text's time is up: the text is to blame.
   Result<Match> find(std::string_view text, size_t from, RegexScratch& scratch) const;
 
  private:

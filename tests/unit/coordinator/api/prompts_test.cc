@@ -59,6 +59,19 @@ TEST(Prompts, ThatAreEmptyOrMixedAreRefusedByPlace) {
   EXPECT_EQ(param("[\"a\",null]"), "prompt[1]");
 }
 
+TEST(Prompts, ThatAPatternOfTheTokenizerCannotMatchInTimeAreRefusedByPlace) {
+  ModelInfo model = demo_info();
+  model.tokenizer = tokenizer::Tokenizer::parse(R"({"model": {"type": "BPE", "vocab": {"x": 0}, "merges": []},
+      "pre_tokenizer": {"type": "Split", "pattern": {"Regex": "(x+x+)+y"}, "behavior": "Isolated"}})")
+                        .value();
+  const std::string long_text = nlohmann::json(std::string(5'000, 'x') + "zy").dump();
+  EXPECT_EQ(refused(body_of("", long_text), model), "prompt");
+  EXPECT_EQ(refused(body_of("", "[\"x\"," + long_text + "]"), model), "prompt[1]");
+  const auto request = read_completion_request(body_of("", long_text), model);
+  EXPECT_EQ(request.error().message,
+            "'prompt' cannot be tokenized: a pattern of the tokenizer needs too many steps for this text");
+}
+
 TEST(Prompts, WithIdsOutOfTheVocabularyAreRefused) {
   EXPECT_EQ(demo_info().vocab_size, 4104);
   read_ok(body_of("", "[4103,0]"));

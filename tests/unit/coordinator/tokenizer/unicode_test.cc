@@ -125,7 +125,7 @@ TEST(Regex, ShorthandsMeanWhatTheyMeanInOniguruma) {
   EXPECT_TRUE(finds("[]a]", "]"));
   EXPECT_FALSE(finds("[^]a]", "]"));
   for (const char* pattern :
-       {"(", "[a[bc]]", "[a&&b]", "[[:punct:]]", "\\bword", "[\\W]", "\\p{Klingon}", "\\p{}", "\\p{L"}) {
+       {"(", "[a[bc]]", "[a&&b]", "[[:punct:]]", "\\bword", "\\Gword", "[\\W]", "\\p{Klingon}", "\\p{}", "\\p{L"}) {
     EXPECT_FALSE(Regex::compile(pattern, "test").ok()) << pattern;
   }
 }
@@ -136,7 +136,43 @@ TEST(Regex, APatternThatExplodesGivesUp) {
   RegexScratch scratch;
   const auto match = regex.value().find(std::string(5'000, 'a') + "c", 0, scratch);
   ASSERT_FALSE(match.ok());
-  EXPECT_EQ(match.error().code, Errc::kResourceExhausted);
+  EXPECT_EQ(match.error().code, Errc::kInvalidArgument);
+  EXPECT_EQ(match.error().message, "a pattern of the tokenizer needs too many steps for this text");
+}
+
+TEST(Regex, AMatchThatLooksFarFromEachPlaceEndsInTheTextsTime) {
+  const auto regex = Regex::compile("(?=a).*c", "test").value();
+  std::string text(1'000'000, 'a');
+  RegexScratch scratch;
+  scratch.begin_text(0);
+  const auto match = regex.find(text + "\nc", 0, scratch);
+  ASSERT_FALSE(match.ok()) << "a million places, a million steps from each";
+  EXPECT_EQ(match.error().code, Errc::kInvalidArgument);
+}
+
+TEST(Regex, AMatchFarFromTheBeginningOfALongTextIsFound) {
+  const auto regex = Regex::compile("(?<=\u00e9)(?=b)", "test").value();
+  RegexScratch scratch;
+  for (size_t before : {49'999, 300'000, 300'001}) {
+    std::string text;
+    while (text.size() < 2 * before)
+      text += "\u00e9";
+    const auto match = regex.find("a" + text + "b" + text, 0, scratch);
+    ASSERT_TRUE(match.ok());
+    EXPECT_TRUE(match->found);
+    EXPECT_EQ(match->begin, 1 + text.size());
+    EXPECT_FALSE(regex.find("a" + text + "a" + text, 0, scratch)->found);
+  }
+}
+
+TEST(Regex, APatternThatCallsItselfWithoutEndIsRefused) {
+  for (const char* pattern : {"(?R)", "(?R)|a", "a?(?R)"}) {
+    const auto regex = Regex::compile(pattern, "test");
+    ASSERT_FALSE(regex.ok()) << pattern;
+    EXPECT_EQ(regex.error().code, Errc::kUnsupported);
+    EXPECT_NE(regex.error().message.find("calls itself without end"), std::string::npos) << regex.error().message;
+  }
+  EXPECT_TRUE(Regex::compile("\\((?:[^()]|\\g<0>)*\\)", "test").ok()) << "a call that an opening bracket ends";
 }
 
 }  // namespace
