@@ -36,8 +36,8 @@ Status add_folder(ChatTemplates& templates, const fs::path& folder) {
   return {};
 }
 
-Error corrupt(const fs::path& path, std::string_view what) {
-  return Error{Errc::kCorrupt, fmt::format("{}: chat_template {}", path.string(), what), path.string()};
+Error corrupt(const fs::path& path, std::string_view field, std::string_view what) {
+  return Error{Errc::kCorrupt, fmt::format("{}: {} {}", path.string(), field, what), path.string()};
 }
 
 /// "chat_template" of tokenizer_config.json: one template, or a list of them with names.
@@ -46,12 +46,15 @@ Status add_from_config(ChatTemplates& templates, const json& config, const fs::p
   if (found == config.end() || found->is_null()) return {};
   const std::string where = path.string() + ": chat_template";
   if (found->is_string()) return add(templates, "default", found->get_ref<const std::string&>(), where);
-  if (!found->is_array()) return corrupt(path, "must be a text or a list");
+  if (!found->is_array()) return corrupt(path, "chat_template", "must be a text or a list");
   for (const json& item : *found) {
     const bool fits = item.is_object() && item.contains("name") && item["name"].is_string() &&
                       item.contains("template") && item["template"].is_string();
-    if (!fits) return corrupt(path, "must hold objects with name and template");
+    if (!fits) return corrupt(path, "chat_template", "must hold objects with name and template");
     const auto name = item["name"].get<std::string>();
+    if (templates.by_name.contains(name)) {
+      return corrupt(path, "chat_template", fmt::format("has two templates with the name '{}'", name));
+    }
     RETURN_IF_ERROR(
         add(templates, name, item["template"].get_ref<const std::string&>(), fmt::format("{} '{}'", where, name)));
   }
@@ -66,13 +69,16 @@ std::optional<std::string> token_text(const json& token) {
   return content != token.end() && content->is_string() ? std::optional(content->get<std::string>()) : std::nullopt;
 }
 
-void add_special_tokens(ChatTemplates& templates, const json& config) {
+Status add_special_tokens(ChatTemplates& templates, const json& config, const fs::path& path) {
   for (const char* name :
        {"bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"}) {
     const auto found = config.find(name);
-    const auto text = found == config.end() ? std::nullopt : token_text(*found);
-    if (text) templates.special_tokens.emplace_back(name, chat_template::Value::string(*text, true));
+    if (found == config.end() || found->is_null()) continue;
+    const auto text = token_text(*found);
+    if (!text) return corrupt(path, name, "must be a text, or an object whose content is one");
+    templates.special_tokens.emplace_back(name, chat_template::Value::string(*text, true));
   }
+  return {};
 }
 
 }  // namespace
@@ -103,7 +109,7 @@ Result<std::shared_ptr<const ChatTemplates>> load_chat_templates(const fs::path&
     if (entry_exists(own.native())) RETURN_IF_ERROR(add_file(*templates, "default", own));
   }
   if (templates->by_name.empty()) return std::shared_ptr<const ChatTemplates>();
-  add_special_tokens(*templates, config);
+  RETURN_IF_ERROR(add_special_tokens(*templates, config, config_path));
   return std::shared_ptr<const ChatTemplates>(std::move(templates));
 } catch (const std::exception& problem) {
   return Error{Errc::kIo, fmt::format("the chat templates cannot be read: {}", problem.what()), ""};

@@ -22,6 +22,7 @@ uint64_t edge_key(int32_t node, char byte) {
 Result<AddedToken> read_added_token(const Json& json, const Where& where) {
   AddedToken token;
   ASSIGN_OR_RETURN(token.content, string_field(json, "content", where));
+  if (token.content.empty()) return corrupt(where.child("content"), "is empty: the token would be found anywhere");
   if (token.content.size() > static_cast<size_t>(limits::kMaxTokenBytes)) {
     return corrupt(where.child("content"), "is too long");
   }
@@ -46,8 +47,7 @@ Result<std::vector<AddedToken>> read_added_tokens(const Json& file) {
   if (list->size() > static_cast<size_t>(limits::kMaxVocab)) return corrupt(where, "too many tokens");
   for (size_t i = 0; i < list->size(); ++i) {
     ASSIGN_OR_RETURN(AddedToken token, read_added_token((*list)[i], where.child(i)));
-    // A token without text could be found anywhere, so it is nowhere.
-    if (!token.content.empty()) tokens.push_back(std::move(token));
+    tokens.push_back(std::move(token));
   }
   return tokens;
 }
@@ -101,6 +101,7 @@ void AddedTokenMatcher::split(std::string_view text, bool parse_special, std::sp
                               std::vector<Segment>& out) const {
   size_t covered = 0;
   size_t at = 0;
+  size_t spaces_end = 0;  // of those behind the last token that took such: a token of spaces is found among them again
   while (!tokens_.empty() && at < text.size()) {
     if (!begins_[static_cast<uint8_t>(text[at])]) {
       ++at;
@@ -126,9 +127,11 @@ void AddedTokenMatcher::split(std::string_view text, bool parse_special, std::sp
       begin = std::max(begin, covered);
     }
     if (token.rstrip) {
+      end = std::max(end, spaces_end);
       size_t behind = end;
       while (end < text.size() && is_space(next_code_point(text, behind)))
         end = behind;
+      spaces_end = end;
     }
     if (begin > covered) out.push_back({covered, begin, -1});
     out.push_back({begin, end, token.id});

@@ -39,7 +39,11 @@ Status enter_added_tokens(const std::vector<AddedToken>& added, AddedTokenMatche
     if (token.special) special[place] = true;
     if (!is_new) continue;
     std::string as_seen = token.content;
-    if (token.normalized && normalizer != nullptr) RETURN_IF_ERROR(normalizer->apply(as_seen, scratch));
+    if (token.normalized && normalizer != nullptr) {
+      if (const Status normal = normalizer->apply(as_seen, scratch); !normal.ok()) {
+        return corrupt(where, "cannot be normalized: " + normal.error().message);
+      }
+    }
     (token.normalized ? normalized : raw).add(token, as_seen);
     // A token that is looked for in normalized text also decodes to its normalized form, as in the reference library.
     tokens[place] = std::move(as_seen);

@@ -201,5 +201,27 @@ TEST(ChatTemplates, EveryPlaceOfTemplatesIsRead) {
       << broken.error().message;
 }
 
+TEST(ChatTemplates, WhatTokenizerConfigSaysAmissIsRefusedByName) {
+  const auto message = [](const std::string& config) {
+    const ChatFiles files;
+    files.write("tokenizer_config.json", config);
+    const auto loaded = load_chat_templates(files.dir(), files.write("given.jinja", "{{ bos_token }}"));
+    const auto from_config = load_chat_templates(files.dir(), "");
+    return !loaded.ok() ? loaded.error().message : !from_config.ok() ? from_config.error().message : "";
+  };
+  const auto expect_names = [&](const std::string& config, const std::string& words) {
+    EXPECT_NE(message(config).find("tokenizer_config.json: " + words), std::string::npos)
+        << config << ": " << message(config);
+  };
+  expect_names(R"({"chat_template": [{"name": "a", "template": "1"}, {"name": "a", "template": "2"}]})",
+               "chat_template has two templates with the name 'a'");
+  for (const char* token : {"5", "true", "[]", "{}", R"({"content": 5})"}) {
+    expect_names(fmt::format(R"({{"bos_token": {}}})", token), "bos_token must be a text");
+    expect_names(fmt::format(R"({{"mask_token": {}}})", token), "mask_token must be a text");
+  }
+  for (const char* token : {"null", R"("<s>")", R"({"content": "<s>"})"})
+    EXPECT_EQ(message(fmt::format(R"({{"bos_token": {}}})", token)), "");
+}
+
 }  // namespace
 }  // namespace krait::api

@@ -77,6 +77,7 @@ TEST(Load, UnknownPartsAreRefusedByName) {
   expect_refused("/model/continuing_subword_prefix", "##", Errc::kUnsupported, "continuing_subword_prefix");
   expect_refused("/pre_tokenizer/pretokenizers/2/behavior", "Sideways", Errc::kUnsupported, "behavior");
   expect_refused("/normalizer/normalizers/1/pattern/Regex", "(", Errc::kUnsupported, "pattern");
+  expect_refused("/normalizer/normalizers/1/pattern/Regex", "(?R)", Errc::kUnsupported, "pattern");
 }
 
 TEST(Load, WrongValuesAreRefusedByName) {
@@ -93,6 +94,7 @@ TEST(Load, WrongValuesAreRefusedByName) {
   expect_refused("/added_tokens/1/id", 3, Errc::kCorrupt, "added_tokens[1]");
   expect_refused("/added_tokens/0/id", 12, Errc::kCorrupt, "added_tokens[0]");
   expect_refused("/added_tokens/1/content", 5, Errc::kCorrupt, "added_tokens[1].content");
+  expect_refused("/added_tokens/1/content", "", Errc::kCorrupt, "added_tokens[1].content: is empty");
   expect_refused("/post_processor/special_tokens/<s>/ids", json::array({-1}), Errc::kCorrupt, "ids");
   expect_refused("/post_processor/special_tokens", json::object(), Errc::kCorrupt, "<s>");
   expect_refused("/decoder/decoders/3/start", -1, Errc::kCorrupt, "start");
@@ -130,6 +132,18 @@ TEST(Load, AMergeCannotMakeWhatItMerges) {
   }
 }
 
+TEST(Load, OfEqualMergesTheLastCountsAsInTheReference) {
+  json file = small();
+  file["model"]["vocab"]["bb"] = 8;
+  file["normalizer"] = file["pre_tokenizer"] = nullptr;
+  const auto ids = [&](const json& merges) {
+    file["model"]["merges"] = merges;
+    return encode(*Tokenizer::parse(file.dump()).value(), "abb", false);
+  };
+  EXPECT_EQ(ids({"a b", "b b"}), (std::vector<int32_t>{4, 2}));
+  EXPECT_EQ(ids({"a b", "b b", "a b"}), (std::vector<int32_t>{1, 8}));
+}
+
 TEST(Load, WhatIsAddedToATextMustBeATokenOfTheFile) {
   expect_refused("/post_processor/special_tokens/<s>/ids", json::array({8}), Errc::kCorrupt, "the id 8");
   expect_refused("/post_processor/special_tokens/<s>/ids", json::array({4'000'000}), Errc::kCorrupt, "the id 4000000");
@@ -148,7 +162,7 @@ TEST(Load, APatternThatTakesTooLongIsAnError) {
                                       {"a(?=[ab]*c|[ab]*b)|b", std::string(400'000, 'a') + "b"}}) {
     const auto ids = with(pattern)->encode(text, {});
     ASSERT_FALSE(ids.ok()) << pattern;
-    EXPECT_EQ(ids.error().code, Errc::kResourceExhausted);
+    EXPECT_EQ(ids.error().code, Errc::kInvalidArgument) << "it is the text that the pattern cannot match";
   }
 }
 

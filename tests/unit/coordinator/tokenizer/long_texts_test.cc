@@ -34,9 +34,11 @@ double seconds_of(const Tokenizer& tokenizer, const std::string& text, int tries
   return best;
 }
 
-void expect_time_grows_with_length(const Tokenizer& tokenizer, const std::string& name) {
-  const auto few = test::spaceless_texts(kShortBytes);
-  const auto many = test::spaceless_texts(kShortBytes * kTimes);
+using Texts = std::vector<std::pair<std::string, std::string>>;
+
+/// `many` are the texts `few`, kTimes as long.
+void expect_time_grows_with_length(const Tokenizer& tokenizer, const std::string& name, const Texts& few,
+                                   const Texts& many) {
   for (size_t i = 0; i < few.size(); ++i) {
     double ratio = 0;
     for (int tries = 1; tries <= 4; tries *= 2) {
@@ -49,15 +51,31 @@ void expect_time_grows_with_length(const Tokenizer& tokenizer, const std::string
 }
 
 TEST(LongTexts, WithoutSpacesTakeTimeByTheirLengthOnEveryPipeline) {
+  const auto few = test::spaceless_texts(kShortBytes);
+  const auto many = test::spaceless_texts(kShortBytes * kTimes);
   for (const auto& line : read_json_lines("pipelines.jsonl")) {
     const auto tokenizer = Tokenizer::parse(line["tokenizer"].dump());
     ASSERT_TRUE(tokenizer.ok());
-    expect_time_grows_with_length(**tokenizer, line["name"]);
+    expect_time_grows_with_length(**tokenizer, line["name"], few, many);
   }
   for (const char* name : {"gpt-neox", "falcon", "mistral"}) {
     const auto tokenizer = load_golden(name);
     ASSERT_NE(tokenizer, nullptr);
-    expect_time_grows_with_length(*tokenizer, name);
+    expect_time_grows_with_length(*tokenizer, name, few, many);
+  }
+}
+
+TEST(LongTexts, OfSpacesThatAddedTokensTakeTakeTimeByTheirLength) {
+  for (const char* side : {"lstrip", "rstrip"}) {
+    const auto tokenizer = Tokenizer::parse(fmt::format(
+        R"({{"model": {{"type": "BPE", "vocab": {{"a": 0}}, "merges": []}}, "added_tokens": [
+            {{"id": 1, "content": " ", "{0}": true}}, {{"id": 2, "content": "<s>", "{0}": true}}]}})",
+        side));
+    ASSERT_TRUE(tokenizer.ok()) << to_string(tokenizer.error());
+    const auto texts = [](size_t bytes) {
+      return Texts{{"spaces", std::string(bytes, ' ')}, {"spaces before a letter", std::string(bytes, ' ') + "a"}};
+    };
+    expect_time_grows_with_length(**tokenizer, side, texts(kShortBytes), texts(kShortBytes * kTimes));
   }
 }
 
