@@ -5,19 +5,43 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <limits>
+
+#include "common/base/json_text.h"
 
 namespace krait {
 namespace {
 
 using nlohmann::json;
 
-/// A value for a message: short, and whole UTF-8 whatever it was cut from.
+/// A value for a message: short, as it stands in the file, and whole UTF-8 whatever it was cut from.
 std::string show(const json& value) {
-  std::string text = value.dump(-1, ' ', true, json::error_handler_t::replace);
+  const std::string dumped = value.dump(-1, ' ', true, json::error_handler_t::replace);
+  const std::string open = fmt::format(R"({{"{}":")", kNotFiniteKey);
+  constexpr std::string_view kClose = "\"}";
   constexpr size_t kShown = 80;
+  std::string text;
+  for (size_t at = 0; at < dumped.size() && text.size() <= kShown;) {
+    if (dumped.compare(at, open.size(), open) != 0) {
+      text += dumped[at++];
+      continue;
+    }
+    at += open.size();
+    const size_t end = std::min(dumped.find(kClose, at), dumped.size());
+    text.append(dumped, at, end - at);
+    at = end + kClose.size();
+  }
   if (text.size() > kShown) text.replace(kShown, std::string::npos, "...");
   return text;
+}
+
+/// Infinity in either spelling, see json_text.h; another number too large for a double is one as well.
+bool is_infinity(const json& value) {
+  if (!value.is_object() || value.size() != 1 || !value.begin()->is_string()) return false;
+  const auto& word = value.begin()->get_ref<const std::string&>();
+  if (value.begin().key() == kNotFiniteKey) return std::strtod(word.c_str(), nullptr) > 0;
+  return value.begin().key() == "__float__" && word == "Infinity";
 }
 
 /// Nothing for a number that does not fit 64 signed bits, and for anything that is not an integer.
@@ -63,7 +87,7 @@ double ConfigReader::number(std::string_view field, double low, double high, std
     if (!fallback) fail(Errc::kCorrupt, field, "is missing");
     return fallback.value_or(low);
   }
-  // {"__float__": "Infinity"} and its like are no number here: see interval().
+  // What is not finite is no number here, however it is spelled: see interval().
   const double number = value->is_number() ? value->get<double>() : std::numeric_limits<double>::quiet_NaN();
   if (!(number >= low && number <= high)) {
     fail(Errc::kCorrupt, field, fmt::format("is {}, not a number in {}..{}", show(*value), low, high));
@@ -77,9 +101,7 @@ std::pair<double, double> ConfigReader::interval(std::string_view field, std::pa
   if (value == nullptr) return fallback;
   const auto bound = [](const json& end) {
     if (end.is_number()) return end.get<double>();
-    const bool infinite =
-        end.is_object() && end.size() == 1 && end.contains("__float__") && end["__float__"] == "Infinity";
-    return infinite ? std::numeric_limits<double>::infinity() : std::numeric_limits<double>::quiet_NaN();
+    return is_infinity(end) ? std::numeric_limits<double>::infinity() : std::numeric_limits<double>::quiet_NaN();
   };
   if (value->is_array() && value->size() == 2) {
     const double low = bound((*value)[0]);

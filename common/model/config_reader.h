@@ -27,7 +27,7 @@ class ConfigReader final {
   int64_t integer(std::string_view field, int64_t low, int64_t high, std::optional<int64_t> fallback = std::nullopt);
   /// A finite number within [low, high].
   double number(std::string_view field, double low, double high, std::optional<double> fallback = std::nullopt);
-  /// [low, high] with 0 <= low <= high; each may be infinite, as {"__float__": "Infinity"}.
+  /// [low, high] with 0 <= low <= high; each may be infinite: Infinity, or {"__float__": "Infinity"}.
   std::pair<double, double> interval(std::string_view field, std::pair<double, double> fallback);
   bool boolean(std::string_view field, bool fallback);
   /// The spelling of a field that this config uses: the first of `fields` that is present, else the first.

@@ -171,7 +171,8 @@ void UnknownFields::add(const UnknownFields& more) {
 
 Result<Fields> Fields::check(json body, std::span<const FieldSpec> table, std::string_view prefix) {
   Fields fields;
-  for (const auto& [key, value] : body.items()) {
+  fields.body_ = std::move(body);
+  for (const auto& [key, value] : fields.body_.items()) {
     const auto spec =
         std::find_if(table.begin(), table.end(), [&name = key](const auto& entry) { return entry.name == name; });
     const std::string name = std::string(prefix) + key;
@@ -183,7 +184,6 @@ Result<Fields> Fields::check(json body, std::span<const FieldSpec> table, std::s
       return Error{Errc::kInvalidArgument, fmt::format("'{}' is not supported", name), name};
     }
   }
-  fields.body_ = std::move(body);
   for (const FieldSpec& spec : table) {
     if (fields.has(spec.name)) continue;
     const std::string name = std::string(prefix) + std::string(spec.name);

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "common/base/json_text.h"
 #include "common/base/result.h"
 
 namespace krait::api {
@@ -67,6 +68,9 @@ class Fields final {
  public:
   /// Checks every field. Errors: kInvalidArgument, param the field ("stop[2]" within arrays), with `prefix` in front.
   static Result<Fields> check(nlohmann::json body, std::span<const FieldSpec> table, std::string_view prefix = "");
+  Fields(Fields&&) = default;
+  Fields& operator=(Fields&&) = default;
+  ~Fields() { release_json(body_); }
 
   bool has(std::string_view name) const { return find(name) != nullptr; }
   std::optional<std::string> string(std::string_view name) const;
@@ -84,6 +88,8 @@ class Fields final {
   const UnknownFields& unknown() const { return unknown_; }
 
  private:
+  Fields() = default;
+
   nlohmann::json body_;
   UnknownFields unknown_;
 };

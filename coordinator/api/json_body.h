@@ -10,8 +10,8 @@
 namespace krait::api {
 
 /// One JSON object. kInvalidArgument for anything that is not: no JSON, invalid UTF-8, lone surrogates, numbers beyond
-/// a double, more than limits::kMaxJsonDepth levels, a key that stands twice in one object. param: that key, or the
-/// field of the body whose value could not be read.
+/// a double, more than limits::kMaxJsonDepth levels, a key that stands twice in one object, too many arrays, objects
+/// and keys. param: that key, or the field of the body whose value could not be read.
 Result<nlohmann::json> parse_body(std::string_view body);
 
 /// Compact JSON text; bytes that are not UTF-8 become U+FFFD.

@@ -102,6 +102,20 @@ TEST(ModelConfig, NonFiniteNumbersOfUnusedFieldsDoNoHarm) {
   }
 }
 
+TEST(ModelConfig, ShowsWhatTheFileSaid) {
+  for (const auto& [value, shown] :
+       std::map<std::string, std::string>{{"NaN", "is NaN,"},
+                                          {"-Infinity", "is -Infinity,"},
+                                          {"-1e999", "is -1e999,"},
+                                          {"[1, [1e999]]", "is [1,[1e999]],"},
+                                          {R"({"__float__": "NaN"})", R"(is {"__float__":"NaN"},)"},
+                                          {R"("{\"__number__\":\"7\"}")", R"(__number__)"}}) {
+    const auto config = parse_model_config(config_with({{"hidden_size", value}}));
+    ASSERT_FALSE(config.ok()) << value;
+    EXPECT_NE(config.error().message.find(shown), std::string::npos) << config.error().message;
+  }
+}
+
 TEST(ModelConfig, UnknownFieldsAreListed) {
   EXPECT_EQ(parsed({{"novelty", "1"}, {"use_cache", "true"}}).unknown_fields, std::vector<std::string>{"novelty"});
 }

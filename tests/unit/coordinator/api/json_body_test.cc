@@ -109,6 +109,18 @@ TEST(ParseBody, NamesAKeyThatStandsTwice) {
   EXPECT_LT(refusal(R"({")" + key + R"(":1,")" + key + R"(":1})").param.size(), 300u);
 }
 
+TEST(ParseBody, TakesSoManyPartsAsTheMostMessagesHave) {
+  std::string messages, parts;
+  for (int i = 0; i < limits::kMaxChatMessages; ++i)
+    messages += R"({"role":"user","content":[{"type":"text","text":"a"}]},)";
+  EXPECT_TRUE(parse_body(R"({"messages":[)" + messages + "0]}").ok());
+  for (int i = 0; i < 10 * limits::kMaxChatMessages; ++i)
+    parts += "{},";
+  const Error error = refusal(R"({"prompt":"","metadata":[)" + parts + "0]}");
+  EXPECT_NE(error.message.find("more than 1000000 arrays, objects and keys"), std::string::npos) << error.message;
+  EXPECT_EQ(error.param, "metadata");
+}
+
 TEST(ParseBody, NamesTheFieldThatItCouldNotRead) {
   EXPECT_EQ(refusal(R"({"n":1,"temperature":NaN})").param, "temperature");
   EXPECT_EQ(refusal(R"({"top_p":-Infinity,"n":1})").param, "top_p");
