@@ -7,15 +7,20 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <csignal>
+#include <cstdlib>
 #include <ctime>
+#include <exception>
 #include <fstream>
 #include <limits>
+#include <new>
 #include <string>
 
 #include "common/base/clock.h"
 #include "common/base/limits.h"
 #include "common/base/log.h"
+#include "common/base/thread.h"
 #include "common/base/units.h"
 
 namespace krait {
@@ -74,14 +79,41 @@ std::string own_cgroup(const std::string& path) {
   return "";
 }
 
+/// The words go out with what is at hand: there may be no memory to make a log line of.
+void say_last_words(const char* what) {
+  std::array<char, 512> line;
+  const auto end =
+      fmt::format_to_n(line.data(), line.size() - 1, "aborted: an error that nothing caught: {}", what).out;
+  *end = '\n';
+  [[maybe_unused]] const ssize_t written =
+      write(STDERR_FILENO, line.data(), static_cast<size_t>(end - line.data()) + 1);
+}
+
 }  // namespace
+
+void install_last_words() {
+  std::set_terminate([] {
+    try {
+      if (std::current_exception() != nullptr) throw;
+      say_last_words("none is known");
+    } catch (const std::bad_alloc&) {
+      say_last_words("out of memory");
+    } catch (const std::exception& error) {
+      say_last_words(error.what());
+    } catch (...) {
+      say_last_words("of an unknown kind");
+    }
+    std::abort();
+  });
+}
 
 StopWatch::StopWatch(int64_t parent_pid, std::function<void()> on_stop) : on_stop_(std::move(on_stop)) {
   const sigset_t set = stop_signals();
   pthread_sigmask(SIG_BLOCK, &set, nullptr);
   std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);
   if (parent_pid > 0) prctl(PR_SET_PDEATHSIG, SIGTERM);
-  thread_ = std::thread([this, parent_pid] { run(parent_pid); });
+  thread_ = start_thread("signals", [this, parent_pid] { run(parent_pid); });
 }
 
 StopWatch::~StopWatch() {

@@ -16,7 +16,8 @@ namespace krait {
 class StopWatch final {
  public:
   /// `on_stop` is called on the watch's own thread, once for each signal; `parent_pid` > 0 adds a call when that
-  /// process is no longer our parent. SIGPIPE is ignored from now on.
+  /// process is no longer our parent. From now on a broken pipe (SIGPIPE) and a file over its limit (SIGXFSZ) are
+  /// errors of the write and end nothing.
   StopWatch(int64_t parent_pid, std::function<void()> on_stop);
   ~StopWatch();
   StopWatch(const StopWatch&) = delete;
@@ -29,6 +30,10 @@ class StopWatch final {
   std::atomic<bool> done_ = false;
   std::thread thread_;
 };
+
+/// From now on an exception that nothing catches, as a rule for want of memory, leaves its words on standard error
+/// before the process aborts.
+void install_last_words();
 
 /// Cores that this process may use: the affinity mask, or less where a cgroup (version 2) sets a quota. At least 1.
 int allowed_cores();

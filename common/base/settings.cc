@@ -4,8 +4,11 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <exception>
+#include <new>
 
 #include "common/base/log.h"
+#include "common/base/process.h"
 #include "common/base/toml_file.h"
 
 namespace krait {
@@ -179,9 +182,16 @@ int run_program(std::string_view program, const Result<bool>& parsed, const std:
     return 2;
   }
   if (!*parsed) return 0;
-  const Status status = serve();
-  if (status.ok()) return 0;
-  log_error("stopped: {}", to_string(status.error()));
+  install_last_words();
+  try {
+    const Status status = serve();
+    if (status.ok()) return 0;
+    log_error("stopped: {}", to_string(status.error()));
+  } catch (const std::bad_alloc&) {
+    log_error("stopped: out of memory");
+  } catch (const std::exception& error) {
+    log_error("stopped: {}", error.what());
+  }
   return 1;
 }
 

@@ -7,6 +7,7 @@
 #include <set>
 #include <utility>
 
+#include "common/base/thread.h"
 #include "common/base/units.h"
 #include "coordinator/api/client_key.h"
 #include "coordinator/api/json_body.h"
@@ -120,7 +121,7 @@ Api::Api(ApiOptions options, requests::ClusterClient& cluster, metrics::Registry
       answers_room_(options_.max_answers_bytes),
       executor_(options_.threads, options_.max_waiting),
       large_executor_(1, options_.max_waiting),
-      ticker_([this] { tick(); }) {}
+      ticker_(start_thread("the API's timer", [this] { tick(); })) {}
 
 Api::~Api() {
   {

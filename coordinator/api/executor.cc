@@ -5,13 +5,19 @@
 #include <utility>
 
 #include "common/base/log.h"
+#include "common/base/thread.h"
 
 namespace krait::api {
 
+Executor::Executor(size_t max_waiting, int64_t max_waiting_bytes)
+    : max_waiting_bytes_(max_waiting_bytes), places_(static_cast<int64_t>(max_waiting)), bytes_(max_waiting_bytes) {}
+
+// The other constructor has made an executor already, so where a thread cannot be had, the destructor ends the others.
 Executor::Executor(int threads, size_t max_waiting, int64_t max_waiting_bytes)
-    : max_waiting_bytes_(max_waiting_bytes), places_(static_cast<int64_t>(max_waiting)), bytes_(max_waiting_bytes) {
+    : Executor(max_waiting, max_waiting_bytes) {
+  threads_.reserve(static_cast<size_t>(threads));
   for (int i = 0; i < threads; ++i)
-    threads_.emplace_back([this] { run(); });
+    threads_.push_back(start_thread("the API's work", [this] { run(); }));
 }
 
 Executor::~Executor() {

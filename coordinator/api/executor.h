@@ -19,6 +19,7 @@ namespace krait::api {
 
 class Executor final {
  public:
+  /// Throws std::system_error where a thread cannot be had.
   Executor(int threads, size_t max_waiting, int64_t max_waiting_bytes = limits::kMaxApiWorkBytes);
   /// Runs what waits, then ends.
   ~Executor();
@@ -29,6 +30,8 @@ class Executor final {
   bool post(const std::string& client, std::function<void()> work, int64_t bytes = 0);
 
  private:
+  Executor(size_t max_waiting, int64_t max_waiting_bytes);
+
   struct Item final {
     std::function<void()> work;
     FairRoom::Hold place;

@@ -11,6 +11,7 @@
 #include "common/base/limits.h"
 #include "common/base/log.h"
 #include "common/base/reminder.h"
+#include "common/base/thread.h"
 #include "coordinator/requests/core_loop.h"
 #include "coordinator/requests/open_requests.h"
 
@@ -48,7 +49,7 @@ class ClusterClient::Loop final {
   Status connect() {
     RETURN_IF_ERROR(core_.connect());
     publish();
-    thread_ = std::thread([this] { run(); });
+    thread_ = start_thread("the requests' core", [this] { run(); });
     return {};
   }
 

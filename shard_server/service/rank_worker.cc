@@ -2,10 +2,14 @@
 
 #include <utility>
 
+#include "common/base/thread.h"
+
 namespace krait::shard {
 
 RankWorker::RankWorker(std::unique_ptr<RankExecutor> executor, std::function<void(wire::Message)> answer)
-    : executor_(std::move(executor)), answer_(std::move(answer)), thread_([this] { run(); }) {}
+    : executor_(std::move(executor)),
+      answer_(std::move(answer)),
+      thread_(start_thread("this rank's steps", [this] { run(); })) {}
 
 RankWorker::~RankWorker() {
   {

@@ -25,17 +25,16 @@ ENDS_WITHIN_S = 30
 class Process:
     """One daemon, started as a service manager would."""
 
-    def __init__(self, program, run_dir, *options, model=DEMO_MODEL, files=None):
+    def __init__(self, program, run_dir, *options, model=DEMO_MODEL, limits=None):
         words = [pathlib.Path(os.environ["KRAIT_TEST_BUILD_DIR"]) / "bin" / program, "--run-dir", run_dir]
         words += ["--model", model, *options]
-        limit = (lambda: resource.setrlimit(resource.RLIMIT_NOFILE, files)) if files else None
         self.process = subprocess.Popen(
             [str(word) for word in words],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            preexec_fn=limit,
+            preexec_fn=lambda: [resource.setrlimit(kind, limit) for kind, limit in (limits or {}).items()],
         )
         self._lines = []
         self._reader = threading.Thread(target=lambda: self._lines.extend(iter(self.process.stdout.readline, "")))
@@ -160,15 +159,37 @@ def test_a_port_in_use_is_named_with_its_option(run_dir):
 def test_open_files_are_asked_for_at_the_start(run_dir):
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     for start in (coordinator, lambda run_dir, **more: shard(run_dir, 1, **more)):
-        with start(run_dir, files=(100, 100)) as few:
+        with start(run_dir, limits={resource.RLIMIT_NOFILE: (100, 100)}) as few:
             few.ended(1, "100 open files are too few", "ulimit -Hn")
-    with coordinator(run_dir, files=(300, 300)) as fewer:
+    with coordinator(run_dir, limits={resource.RLIMIT_NOFILE: (300, 300)}) as fewer:
         fewer.wait_said("READY")
         fewer.signal(signal.SIGTERM).ended(0, "300 open files allow 44 connections at once and not 4096")
-    with coordinator(run_dir, files=(64, most)) as raised:
+    with coordinator(run_dir, limits={resource.RLIMIT_NOFILE: (64, most)}) as raised:
         raised.wait_said("READY")
         text = pathlib.Path(f"/proc/{raised.process.pid}/limits").read_text(encoding="ascii")
         assert re.search(r"Max open files +(\d+)", text)[1] == str(most), "the soft limit is the hard one"
+
+
+def test_too_little_address_space_is_said(run_dir):
+    ended = 0
+    for mib in range(40, 101, 4):
+        with coordinator(run_dir, limits={resource.RLIMIT_AS: (mib << 20, mib << 20)}) as process:
+            wait_for(lambda: "READY" in process.said or process.process.poll() is not None, process.said)
+            if process.process.poll() is None:
+                process.signal(signal.SIGTERM).ended(0)
+                continue
+            process.ended(process.process.returncode)
+            # Too little for the loader, for ZeroMQ, which aborts by itself, and for us.
+            words = {127: "error while loading", -signal.SIGABRT: r"\(src/\w+\.cpp:\d+\)", 1: "stopped: "}
+            code = process.process.returncode
+            assert re.search(words.get(code, "no such end"), process.said), f"{mib} MiB: {code}, {process.said}"
+            ended += "stopped: " in process.said
+    assert ended > 0, "none of these was too little for the program and enough for the loader"
+
+
+def test_a_file_that_may_not_grow_is_said(run_dir):
+    with shard(run_dir, 0, world=1, limits={resource.RLIMIT_FSIZE: (0, 0)}) as process:
+        process.ended(1, "stopped: ", "File too large")
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount another /dev/shm")

@@ -2,14 +2,24 @@
 #include "common/base/process.h"
 
 #include <gtest/gtest.h>
+#include <pthread.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
+#include <array>
+#include <cerrno>
 #include <chrono>
 #include <csignal>
+#include <cstdio>
 #include <filesystem>
+#include <new>
+#include <stdexcept>
+#include <system_error>
 #include <thread>
 
 #include "common/base/limits.h"
+#include "common/base/settings.h"
+#include "common/base/thread.h"
 #include "common/base/units.h"
 #include "tests/support/golden.h"
 
@@ -97,6 +107,68 @@ void is_busy_whatever_it_is_told() {
   std::this_thread::sleep_for(std::chrono::seconds(1));
   kill(getpid(), SIGINT);
   std::this_thread::sleep_for(std::chrono::nanoseconds(6 * limits::kHardStopNs));
+}
+
+void writes_where_nobody_reads_and_nothing_fits() {
+  const StopWatch watch(0, [] {});
+  std::array<int, 2> ends{};
+  if (pipe(ends.data()) != 0) _exit(2);
+  close(ends[0]);
+  if (write(ends[1], "x", 1) != -1 || errno != EPIPE) _exit(3);
+  const rlimit nothing{0, 0};
+  setrlimit(RLIMIT_FSIZE, &nothing);
+  FILE* const file = std::tmpfile();
+  if (file == nullptr) _exit(4);
+  _exit(write(fileno(file), "x", 1) == -1 && errno == EFBIG ? 0 : 5);
+}
+
+TEST(StopWatchDeathTest, AWriteThatFailsIsAnErrorAndNotAnEnd) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(writes_where_nobody_reads_and_nothing_fits(), testing::ExitedWithCode(0), "");
+}
+
+template <class Thrown>
+void nobody_catches(const Thrown& thrown) {
+  install_last_words();
+  std::thread([&] { throw thrown; }).join();
+}
+
+TEST(LastWordsDeathTest, WhatNobodyCatchesIsSaidBeforeTheEnd) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto killed = testing::KilledBySignal(SIGABRT);
+  EXPECT_EXIT(nobody_catches(std::bad_alloc()), killed, "nothing caught: out of memory\n");
+  EXPECT_EXIT(nobody_catches(std::runtime_error("a reason")), killed, "nothing caught: a reason\n");
+  EXPECT_EXIT(nobody_catches(std::runtime_error(std::string(5000, 'x'))), killed, "nothing caught: x+\n");
+  EXPECT_EXIT(nobody_catches(7), killed, "of an unknown kind\n");
+}
+
+TEST(RunProgram, AnExceptionIsAnEndWithWordsAndCode1) {
+  for (const auto& [serve, words] :
+       {std::pair<Status (*)(), std::string>{[]() -> Status { throw std::bad_alloc(); }, "stopped: out of memory\n"},
+        {[]() -> Status { throw std::runtime_error("a reason"); }, "stopped: a reason\n"}}) {
+    testing::internal::CaptureStderr();
+    EXPECT_EQ(run_program("krait-test", true, serve), 1);
+    EXPECT_NE(testing::internal::GetCapturedStderr().find(words), std::string::npos) << words;
+  }
+}
+
+TEST(StartThread, SaysWhatItWasFor) {
+  pthread_attr_t usual, vast;
+  ASSERT_EQ(pthread_getattr_default_np(&usual), 0);
+  ASSERT_EQ(pthread_getattr_default_np(&vast), 0);
+  ASSERT_EQ(pthread_attr_setstacksize(&vast, size_t{1} << 50), 0);  // more than there are addresses
+  ASSERT_EQ(pthread_setattr_default_np(&vast), 0);
+  std::string words;
+  try {
+    start_thread("a test", [] {}).join();
+  } catch (const std::system_error& error) {
+    words = error.what();
+  }
+  pthread_setattr_default_np(&usual);
+  EXPECT_EQ(words, "cannot start a thread for a test: Resource temporarily unavailable");
+  int ran = 0;
+  start_thread("a test", [&] { ++ran; }).join();
+  EXPECT_EQ(ran, 1);
 }
 
 TEST(StopWatchDeathTest, WhoIsBusyIsEndedAWhileAfterTheSecondSignal) {
