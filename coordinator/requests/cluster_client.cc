@@ -12,6 +12,7 @@
 #include "common/base/log.h"
 #include "common/base/reminder.h"
 #include "common/base/thread.h"
+#include "common/wire/addresses.h"
 #include "coordinator/requests/core_loop.h"
 #include "coordinator/requests/open_requests.h"
 
@@ -110,8 +111,8 @@ class ClusterClient::Loop final {
     for (size_t group = 0; group < addresses_.size(); ++group) {
       const GroupSnapshot& known = groups_[group];  // written by this thread alone
       if (!reminders_[group].due(!known.connected, now_ns)) continue;
-      log_warning("waiting for the leader of group {} at {}: nothing was heard from there for {} s", known.name,
-                  addresses_[group], reminders_[group].seconds(now_ns));
+      log_warning("waiting for the leader of group {} at {} for {} s: {}", known.name, addresses_[group],
+                  reminders_[group].seconds(now_ns), wire::why_silent(addresses_[group]));
     }
   }
 

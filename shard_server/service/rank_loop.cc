@@ -61,9 +61,9 @@ void RankLoop::watch_leader() {
     leave_group();
   }
   if (reminder_.due(silent, now_ns)) {
-    log_warning("waiting for the leader (rank 0) of group {} at {}: nothing was heard from there for {} s",
-                options_.group, wire::ranks_address(options_.run_dir, options_.group),
-                (now_ns - last_heard_ns_) / kSecond);
+    const std::string address = wire::ranks_address(options_.run_dir, options_.group);
+    log_warning("waiting for the leader (rank 0) of group {} at {} for {} s: {}", options_.group, address,
+                (now_ns - last_heard_ns_) / kSecond, wire::why_silent(address));
   }
 }
 
