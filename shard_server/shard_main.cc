@@ -2,7 +2,6 @@
 #include <unistd.h>
 
 #include <atomic>
-#include <cstdio>
 
 #include "common/base/clock.h"
 #include "common/base/limits.h"
@@ -64,8 +63,7 @@ Status serve(const Options& options) {
                                                     options.metrics_host, static_cast<uint16_t>(options.metrics_port),
                                                     [&] { return daemon->metrics().render(); })));
   daemon->set_metrics_port(metrics->port());
-  std::printf("READY {\"pid\":%d,\"metrics_port\":%d}\n", getpid(), metrics->port());
-  std::fflush(stdout);
+  RETURN_IF_ERROR(say_ready(fmt::format(R"({{"pid":{},"metrics_port":{}}})", getpid(), metrics->port())));
   auto status = daemon->run(stop_requests);
   metrics->stop();
   return status;

@@ -8,8 +8,11 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <csignal>
+#include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <ctime>
 #include <exception>
 #include <fstream>
@@ -164,6 +167,25 @@ int64_t available_memory_bytes(const MemoryFiles& files) {
     if (folder.empty()) return available;
     folder.resize(folder.find_last_of('/') == std::string::npos ? 0 : folder.find_last_of('/'));
   }
+}
+
+int64_t address_space_left_bytes() {
+  rlimit limit{};
+  const int64_t pages = two_numbers("/proc/self/statm").first;
+  if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY || pages < 0) {
+    return std::numeric_limits<int64_t>::max();
+  }
+  const auto most = static_cast<int64_t>(std::min<rlim_t>(limit.rlim_cur, std::numeric_limits<int64_t>::max()));
+  return std::max<int64_t>(0, most - pages * sysconf(_SC_PAGESIZE));
+}
+
+Status say_ready(const std::string& json) {
+  errno = 0;
+  std::printf("READY %s\n", json.c_str());
+  // What an earlier flush could not write counts too.
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return {};
+  return Error{Errc::kIo, fmt::format("the READY line cannot be written to standard output: {}", std::strerror(errno)),
+               ""};
 }
 
 int64_t raise_descriptor_limit() {

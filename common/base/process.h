@@ -49,6 +49,13 @@ struct MemoryFiles final {
 /// leaves, if that is less. File pages that the kernel may drop count as free.
 int64_t available_memory_bytes(const MemoryFiles& files = {});
 
+/// Bytes of addresses that this process may still map (ulimit -v); the most there can be where nothing limits them.
+int64_t address_space_left_bytes();
+
+/// Tells whoever started this process that it serves: a line "READY " and `json` on standard output. kIo where that
+/// cannot be written, since then nobody would know.
+Status say_ready(const std::string& json);
+
 /// Descriptors that this process may have open; the soft limit has been raised to the hard one.
 int64_t raise_descriptor_limit();
 

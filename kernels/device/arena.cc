@@ -21,10 +21,6 @@ constexpr int64_t kPageBytes = 4 * kKiB;
 constexpr int64_t kChunkBytes = 32 * kMiB;  // of a mapping that was not reserved
 constexpr int64_t kMaxBytes = std::numeric_limits<int64_t>::max() / 4;
 
-Error out_of_memory(int64_t bytes) {
-  return {Errc::kResourceExhausted, fmt::format("no {} bytes of memory: {}", bytes, std::strerror(errno)), ""};
-}
-
 void ask_for_huge_pages(std::byte* data, int64_t bytes) {
   if (madvise(data, static_cast<size_t>(bytes), MADV_HUGEPAGE) == 0) return;
   static std::atomic<bool> told = false;
@@ -40,6 +36,12 @@ Arena::~Arena() {
 
 int64_t Arena::piece_bytes(int64_t bytes) {
   return round_up(std::max<int64_t>(bytes, 1), kAlignment);
+}
+
+Error Arena::out_of_memory(int64_t bytes) const {
+  const std::string why = std::strerror(errno);
+  return {Errc::kResourceExhausted, fmt::format("no {} MiB of memory for {}: {}", ceil_div(bytes, kMiB), purpose_, why),
+          ""};
 }
 
 Status Arena::reserve(int64_t bytes) {
@@ -71,11 +73,14 @@ Status Arena::map_chunk(int64_t bytes) {
     return out_of_memory(bytes);
   }
   // The kernel promises more than it has, and then ends the process that believes it.
-  if (const int64_t free_bytes = available_memory_bytes(); bytes > free_bytes) {
-    return Error{Errc::kResourceExhausted,
-                 fmt::format("{} MiB of memory are needed at once and {} MiB are free (machine and cgroup)",
-                             ceil_div(bytes, kMiB), free_bytes / kMiB),
-                 ""};
+  const int64_t addresses = address_space_left_bytes();
+  const int64_t free_bytes = std::min(available_memory_bytes(), addresses);
+  if (bytes > free_bytes) {
+    return Error{
+        Errc::kResourceExhausted,
+        fmt::format("{} MiB of memory are needed at once for {}, and {} MiB are free ({})", ceil_div(bytes, kMiB),
+                    purpose_, free_bytes / kMiB, free_bytes == addresses ? "ulimit -v" : "machine and cgroup"),
+        ""};
   }
   // The length is no multiple of a huge page: the last, partly used one would be resident as a whole.
   const int64_t length = round_up(std::max<int64_t>(bytes, 1), kPageBytes);

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 #include <vector>
 
 #include "common/base/result.h"
@@ -15,7 +16,8 @@ class Arena final {
  public:
   static constexpr int64_t kAlignment = 64;  // bytes; of every piece
 
-  Arena() = default;
+  /// `purpose`: what its memory is for, and which option makes that less; part of its errors' words.
+  explicit Arena(std::string_view purpose = "buffers") : purpose_(purpose) {}
   ~Arena();
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
@@ -42,7 +44,9 @@ class Arena final {
   };
 
   Status map_chunk(int64_t bytes);
+  Error out_of_memory(int64_t bytes) const;
 
+  std::string_view purpose_;
   std::vector<Chunk> chunks_;  // pieces come from the last one
   int64_t bytes_ = 0;
   int64_t mapped_bytes_ = 0;

@@ -81,8 +81,8 @@ class Engine final {
   Partition partition_;
   DType dtype_ = DType::kF32;
   int rank_ = 0;
-  kernels::Arena weights_;
-  kernels::Arena buffers_;
+  kernels::Arena weights_{"the weights (more ranks share them, a smaller --dtype needs less)"};
+  kernels::Arena buffers_{"the buffers of a step (fewer --slots make them smaller)"};
   StatePool states_;
   KvCache kv_;
   std::unique_ptr<kernels::Stream> stream_;

@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cctype>
 #include <charconv>
 #include <utility>
 
@@ -15,6 +14,7 @@
 #include "common/base/version.h"
 #include "common/transport/zmq_transport.h"
 #include "common/weights/model_folder.h"
+#include "common/wire/addresses.h"
 #include "kernels/device/cpu_path.h"
 #include "shard_server/collectives/registry.h"
 #include "shard_server/service/engine_rank.h"
@@ -50,17 +50,6 @@ Result<std::vector<double>> parse_shares(const std::string& text) {
   return shares;
 }
 
-/// Group names become names of sockets and segments.
-Status check_group_name(const std::string& name) {
-  const auto allowed = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '-' || c == '_'; };
-  if (!name.empty() && std::cmp_less_equal(name.size(), limits::kMaxGroupNameBytes) &&
-      std::all_of(name.begin(), name.end(), allowed))
-    return {};
-  return Error{Errc::kInvalidArgument,
-               fmt::format("a group's name is 1 to {} letters, digits, '-' and '_'", limits::kMaxGroupNameBytes),
-               "group"};
-}
-
 }  // namespace
 
 Result<std::unique_ptr<ShardDaemon>> ShardDaemon::start(ShardOptions options, const Clock& clock) {
@@ -76,7 +65,8 @@ Status ShardDaemon::open() {
     return Error{Errc::kInvalidArgument,
                  fmt::format("rank {} does not exist among {} ranks", options_.rank, options_.world), "rank"};
   }
-  RETURN_IF_ERROR(check_group_name(options_.group));
+  RETURN_IF_ERROR(wire::check_group_name(options_.group));
+  RETURN_IF_ERROR(wire::check_run_dir(options_.run_dir));
   ASSIGN_OR_RETURN(shares_, parse_shares(options_.shares));
   ASSIGN_OR_RETURN(const ModelFolder model, find_model_folder(options_.model));
   ASSIGN_OR_RETURN(checkpoint_, Checkpoint::open(model.path));
@@ -111,7 +101,9 @@ Status ShardDaemon::open() {
   rank.slots = static_cast<uint32_t>(options_.slots);
   ASSIGN_OR_RETURN(const auto partition, make_partition(checkpoint_->config(), rank.world, shares_));
   const int64_t weights = kept_bytes(checkpoint_->plan(), partition, rank.rank, rank.dtype);
-  const int64_t left = std::max<int64_t>(0, available_memory_bytes() / host_ranks - weights);
+  // Memory is shared by the ranks of a host, addresses are this process's own.
+  const int64_t free_bytes = std::min(available_memory_bytes() / host_ranks, address_space_left_bytes());
+  const int64_t left = std::max<int64_t>(0, free_bytes - weights);
   rank.state_memory_bytes = static_cast<int64_t>(static_cast<double>(left) * kStateShare);
   rank.communicator = communicator;
   auto engine_rank = std::make_unique<EngineRank>(rank, checkpoint_, clock_);

@@ -36,7 +36,7 @@ class KvCache final {
   }
 
  private:
-  kernels::Arena arena_;
+  kernels::Arena arena_{"keys and values (fewer --slots leave more)"};
   int64_t page_floats_ = 0;
   int64_t pages_ = 0;
   float* base_ = nullptr;

@@ -39,7 +39,7 @@ class StatePool final {
   float* slot(int64_t index) const { return base_ + index * slot_floats_; }
 
  private:
-  kernels::Arena arena_;
+  kernels::Arena arena_{"the states of sequences (fewer --slots need less)"};
   std::vector<LayerState> layers_;
   int64_t slot_floats_ = 0;
   int64_t slots_ = 0;

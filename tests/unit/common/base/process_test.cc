@@ -12,6 +12,7 @@
 #include <csignal>
 #include <cstdio>
 #include <filesystem>
+#include <limits>
 #include <new>
 #include <stdexcept>
 #include <system_error>
@@ -72,6 +73,21 @@ TEST_F(Memory, FilesThatSayNothingLimitNothing) {
   EXPECT_EQ(free_bytes(), 4 * kMiB);
   files.meminfo = scratch.write("meminfo", "MemAvailable: lots kB\n");
   EXPECT_GT(free_bytes(), int64_t{1} << 60);
+}
+
+TEST(Addresses, AreLimitedByTheirOwnLimit) {
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_AS, &before), 0);
+  if (before.rlim_cur == RLIM_INFINITY) {
+    EXPECT_EQ(address_space_left_bytes(), std::numeric_limits<int64_t>::max());
+  }
+  constexpr int64_t kLeft = int64_t{1} << 40;  // more than a sanitizer's shadow would miss
+  const rlimit some{std::min<rlim_t>(rlim_t{1} << 46, before.rlim_max), before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_AS, &some), 0);
+  const int64_t left = address_space_left_bytes();
+  setrlimit(RLIMIT_AS, &before);
+  EXPECT_LT(left, static_cast<int64_t>(some.rlim_cur));
+  EXPECT_GT(left, kLeft);
 }
 
 TEST(Descriptors, TheSoftLimitIsRaisedToTheHardOne) {
