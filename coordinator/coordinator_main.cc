@@ -2,7 +2,6 @@
 #include <unistd.h>
 
 #include <atomic>
-#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <set>
@@ -57,11 +56,10 @@ struct Options final {
 
 /// What each option alone cannot know.
 Status check_options(const Options& options) {
+  RETURN_IF_ERROR(wire::check_run_dir(options.run_dir));
   std::set<std::string> names;
   for (const auto& group : options.groups) {
-    if (group.empty() || group.find('/') != std::string::npos) {
-      return Error{Errc::kInvalidArgument, fmt::format("--group: '{}' is no name of a group", group), "group"};
-    }
+    RETURN_IF_ERROR(wire::check_group_name(group));
     if (!names.insert(group).second) {
       return Error{Errc::kInvalidArgument, fmt::format("--group: '{}' stands twice", group), "group"};
     }
@@ -146,8 +144,8 @@ void log_access(const http::AccessRecord& record) {
            record.request_id, record.peer, record.complete ? "" : " incomplete");
 }
 
-/// Until a stop is asked for, then until open requests have ended, the time is up, or a second stop comes. The API goes
-/// on answering meanwhile: /ready says 503, and new requests are told to go elsewhere.
+/// Until a stop is asked for, then until the requests that have begun have ended, the time is up, or a second stop
+/// comes. The API goes on answering meanwhile: /ready says 503, and new requests are told to go elsewhere.
 void serve_until_stopped(const Options& options, const std::atomic<int>& stop_requests, api::Api& api,
                          http::HttpServer& server, const std::function<void()>& every_tick) {
   constexpr auto kPoll = std::chrono::milliseconds(50);
@@ -158,11 +156,13 @@ void serve_until_stopped(const Options& options, const std::atomic<int>& stop_re
   log_info("draining: {} requests are open", api.cluster().open_requests());
   api.set_draining();
   api.cluster().refuse_new();
+  server.end_idle();
+  const auto begun = [&] { return api.cluster().open_requests() > 0 || server.stats().unread_requests > 0; };
   const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(options.drain_seconds);
   do {
     every_tick();
     std::this_thread::sleep_for(kPoll);
-  } while (api.cluster().open_requests() > 0 && stop_requests < 2 && std::chrono::steady_clock::now() < end);
+  } while (begun() && stop_requests < 2 && std::chrono::steady_clock::now() < end);
   if (api.cluster().open_requests() > 0) {
     log_warning("{} requests are cut off", api.cluster().open_requests());
     api.cluster().fail_open(Error{Errc::kUnavailable, "the server is shutting down", ""});
@@ -220,8 +220,8 @@ Status serve(const Options& options) {
                    blame_option("metrics-port", metrics::MetricsServer::start(
                                                     options.metrics_host, static_cast<uint16_t>(options.metrics_port),
                                                     [&] { return registry.render(); })));
-  std::printf("READY {\"pid\":%d,\"port\":%d,\"metrics_port\":%d}\n", getpid(), server->port(), exposition->port());
-  std::fflush(stdout);
+  RETURN_IF_ERROR(say_ready(
+      fmt::format(R"({{"pid":{},"port":{},"metrics_port":{}}})", getpid(), server->port(), exposition->port())));
   log_info("serving '{}' on {}:{}", api.model().name, options.host, server->port());
   serve_until_stopped(options, stop_requests, api, *server,
                       [&] { figures.observe(cluster->groups(), api.model(), server->stats()); });

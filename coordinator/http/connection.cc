@@ -83,11 +83,23 @@ void Connection::start() {
   });
 }
 
-void Connection::drain() {
+void Connection::end_if_idle() {
   asio::post(strand_, [self = shared_from_this()] {
-    const bool idle = self->phase_ == Phase::kReading && self->reader_.state() == RequestReader::State::kStart &&
-                      self->unread().empty();
-    if (idle) self->close();
+    self->guard([&] {
+      self->on_readable();
+      if (self->phase_ == Phase::kReading && self->reader_.state() == RequestReader::State::kStart) self->close();
+    });
+  });
+}
+
+void Connection::drain() {
+  end_if_idle();
+  asio::post(strand_, [self = shared_from_this()] {
+    self->guard([&] {
+      if (self->phase_ != Phase::kReading) return;
+      self->reader_.fail(503, Errc::kUnavailable, "The server is shutting down; the request was not read.");
+      self->process();
+    });
   });
 }
 
@@ -199,10 +211,20 @@ void Connection::take_bytes() {
     if (before == RequestReader::State::kStart) request_begin_ = phase_begin_;
   }
   if (reader_.state() == RequestReader::State::kFailed || !charge_body()) return;
+  if (reader_.state() != RequestReader::State::kStart && reader_.state() != RequestReader::State::kComplete)
+    count_unread();
   if (reader_.take_continue()) {
     out_.emplace_back("HTTP/1.1 100 Continue\r\n\r\n");
     flush();
   }
+}
+
+// So that a server that ends waits for them. A request that comes in one piece is never counted, and costs no lock
+// here; one that is refused halfway counts until the connection ends, since its client may still send.
+void Connection::count_unread() {
+  if (std::exchange(unread_, true)) return;
+  const std::lock_guard lock(core_->mutex);
+  ++core_->unread_requests;
 }
 
 // Bodies count while they are read. Each is bounded, and so is their sum.
@@ -236,6 +258,8 @@ void Connection::close() {
   in_used_ = 0;
   const std::lock_guard lock(core_->mutex);
   if (core_->connections.erase(self) > 0 && refused_) --core_->refused_open;
+  if (std::exchange(unread_, false)) --core_->unread_requests;
+  core_->request_ended.notify_all();
 }
 
 // ---- the clock -----------------------------------------------------------------------------------------------------

@@ -39,6 +39,7 @@ struct ServerCore final {
   std::condition_variable request_ended;
   std::set<std::shared_ptr<Connection>> connections;
   int64_t open_requests = 0;
+  int64_t unread_requests = 0;
   int refused_open = 0;  // of `connections`: over the limit, being told so
   bool stopped = false;  // no connection may be added any more
 };
@@ -53,7 +54,9 @@ class Connection final : public std::enable_shared_from_this<Connection> {
 
   // Each may be called from any thread; the work is done on the strand.
   void start();
-  /// Ends it now if no request is under way, else with its present answer.
+  /// Ends it now if no request has begun. What the kernel has already taken in counts as begun.
+  void end_if_idle();
+  /// The same; and a request that is not here as a whole is answered with 503.
   void drain();
   /// Ends it now.
   void stop();
@@ -82,6 +85,7 @@ class Connection final : public std::enable_shared_from_this<Connection> {
   void take_bytes();
   bool charge_body();
   void release_body();
+  void count_unread();
   void begin_request();
   void begin_failure();
   void open_exchange(std::string request_id, bool head, bool http_1_0, bool keep_alive);
@@ -124,6 +128,7 @@ class Connection final : public std::enable_shared_from_this<Connection> {
   bool discard_input_ = false;  // after a failure, nothing that follows can be understood
   bool served_any_ = false;
   bool processing_ = false;
+  bool unread_ = false;  // counts among the server's unread_requests
   int64_t charged_body_bytes_ = 0;
 
   std::shared_ptr<Exchange> exchange_;

@@ -61,6 +61,7 @@ void Connection::open_exchange(std::string request_id, bool head, bool http_1_0,
   last_progress_ = now();
   const std::lock_guard lock(core_->mutex);
   ++core_->open_requests;
+  if (!discard_input_ && std::exchange(unread_, false)) --core_->unread_requests;
 }
 
 void Connection::begin_request() {

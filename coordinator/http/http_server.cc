@@ -80,7 +80,14 @@ class HttpServer::Impl final {
     const std::lock_guard lock(core_->mutex);
     stats.connections = static_cast<int64_t>(core_->connections.size());
     stats.open_requests = core_->open_requests;
+    stats.unread_requests = core_->unread_requests;
     return stats;
+  }
+
+  void end_idle() {
+    core_->draining->store(true);
+    for (const auto& connection : connections())
+      connection->end_if_idle();
   }
 
   void stop_accepting() {
@@ -93,7 +100,7 @@ class HttpServer::Impl final {
   bool drain(int64_t timeout_ns) {
     std::unique_lock lock(core_->mutex);
     return core_->request_ended.wait_for(lock, std::chrono::nanoseconds(timeout_ns),
-                                         [&] { return core_->open_requests == 0; });
+                                         [&] { return core_->open_requests == 0 && core_->unread_requests == 0; });
   }
 
   void stop() {
@@ -207,6 +214,10 @@ uint16_t HttpServer::port() const {
 
 ServerStats HttpServer::stats() const {
   return impl_->stats();
+}
+
+void HttpServer::end_idle() {
+  impl_->end_idle();
 }
 
 void HttpServer::stop_accepting() {

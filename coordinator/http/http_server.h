@@ -52,6 +52,7 @@ struct Options final {
 struct ServerStats final {
   int64_t connections = 0;          // open now
   int64_t open_requests = 0;        // being answered now
+  int64_t unread_requests = 0;      // begun but not here as a whole, or refused so and their clients not gone yet
   int64_t refused_connections = 0;  // since the start, over the connection limit
   int64_t buffered_body_bytes = 0;  // bodies being read now
   int64_t unsent_bytes = 0;         // of answers that wait for their readers
@@ -69,9 +70,13 @@ class HttpServer final {
   uint16_t port() const;
   ServerStats stats() const;
 
-  /// Refuses new connections, ends idle ones, and ends each other one with its present answer.
+  /// From now on a connection has one answer: idle ones end at once, others with the request that they have begun. New
+  /// ones still come in, so that clients and probes are told something.
+  void end_idle();
+  /// end_idle(), and refuses new connections; requests that are not here as a whole are answered with 503.
   void stop_accepting();
-  /// Waits until every open request has ended, at most `timeout_ns`; true when all have. Call stop_accepting() first.
+  /// Waits until every request that has begun has ended, at most `timeout_ns`; true when all have. Call
+  /// stop_accepting() first.
   bool drain(int64_t timeout_ns);
   /// Ends every connection (open requests get their on_close), joins the threads. Idempotent. Never call it from an
   /// http thread. Responders may outlive the server.

@@ -13,6 +13,7 @@ nlohmann::ordered_json entry(Api& api) {
   model["object"] = "model";
   model["created"] = api.options().created_s;
   model["owned_by"] = "krait";
+  // A config's max_position_embeddings is no limit here: a scan has none, and rotary angles go on beyond it.
   model["max_model_len"] = limits::kMaxPromptTokens;
   return model;
 }

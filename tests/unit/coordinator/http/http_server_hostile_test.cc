@@ -318,32 +318,5 @@ TEST_F(HttpServerHostileTest, StopsWithOpenStreams) {
   EXPECT_EQ(log_.size(), 20u);
 }
 
-TEST_F(HttpServerHostileTest, DrainsOpenRequestsAndTakesNoNewOnes) {
-  start();
-  TestClient idle(server_->port());
-  EXPECT_EQ(idle.request(get("/echo")).status, 200);
-  TestClient client(server_->port());
-  client.send(get("/hold"));
-  const auto responder = held();
-  ASSERT_TRUE(responder);
-  server_->stop_accepting();
-  EXPECT_TRUE(idle.wait_for_end());
-  EXPECT_FALSE(server_->drain(50 * kMs)) << "one is still open";
-  std::thread answer([&] {
-    responder->begin_stream(200, {});
-    responder->write("the rest");
-    responder->end();
-  });
-  EXPECT_TRUE(server_->drain(20 * kSecond));
-  answer.join();
-  const Response response = client.receive();
-  EXPECT_EQ(response.body, "the rest");
-  EXPECT_TRUE(response.complete);
-  EXPECT_EQ(response.header("connection"), "close");
-  EXPECT_TRUE(client.wait_for_end());
-  TestClient late(server_->port());
-  EXPECT_FALSE(late.connected() && late.request(get("/echo")).status == 200);
-}
-
 }  // namespace
 }  // namespace krait::http
