@@ -7,7 +7,7 @@ import select
 import subprocess
 
 from options import REPOSITORY
-from terminal import Failure
+from terminal import failing_as, Failure
 
 PROGRAMS = ("krait-coordinator", "krait-shard")
 BYTES_PER_JOB = 1536 << 20  # g++ on the heaviest files
@@ -36,8 +36,10 @@ def build(terminal, stop, targets=PROGRAMS, preset="release"):
     """Builds `targets`: names, empty for all, or a function that names them once the folder is configured. Raises Failure
     with the compiler's words."""
     folder = preset_dir(preset)
-    folder.mkdir(parents=True, exist_ok=True)
-    with open(folder / ".launcher-lock", "w", encoding="ascii") as lock:
+    with failing_as(f"{folder}: nothing can be built there (programs that are built already: --build-dir)"):
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = open(folder / ".launcher-lock", "w", encoding="ascii")
+    with lock:
         _wait_for(lock, terminal, stop)
         if needs_configure(folder):
             _run(["cmake", "--preset", preset], "configure", terminal, stop)

@@ -134,17 +134,14 @@ class Cluster:
             self.watch(daemon.pid)
         self._terminal.say("start", ", ".join(f"{d.name} (pid {d.pid})" for d in self.daemons))
         self._record()
-        limit = time.monotonic() + START_TIMEOUT_S
+        last = time.monotonic() + self._options.ready_timeout
+        limit = min(time.monotonic() + START_TIMEOUT_S, last)
         while not all([daemon.read_ready() for daemon in self.daemons]):
             silent = [daemon.name for daemon in self.daemons if daemon.ready is None]
             self._step("start", "waiting for " + ", ".join(silent), limit)
         self._record()
-        limit = time.monotonic() + self._options.ready_timeout
-        while True:
-            waits_for = self._ask_ready()
-            if waits_for is None:
-                break
-            self._step("load", waits_for, limit)
+        while (waits_for := self._ask_ready()) is not None:
+            self._step("load", waits_for, last)
         self._state = "ready"
         self._record()
 
@@ -184,7 +181,10 @@ class Cluster:
             daemon.death_told = True
         if dead:
             leftovers.sweep_segments()
-            self._record()
+            try:
+                self._record()
+            except Failure as failure:  # what runs goes on
+                self._terminal.say("note", str(failure))
         return dead
 
     @property
@@ -192,7 +192,7 @@ class Cluster:
         return any(daemon.death_told for daemon in self.daemons)
 
     def _record(self):
-        """cluster.json and Prometheus' list of targets, each replaced as a whole."""
+        """cluster.json and Prometheus' list of targets. Raises Failure where the disk takes no more."""
         o = self._options
         started = self.coordinator.ready is not None
         document = {
@@ -216,20 +216,16 @@ class Cluster:
             for d in self.daemons
             if d.ready
         ]
-        for name, content in (("cluster.json", document), ("prometheus-targets.json", targets)):
-            fresh = self.run_dir / (name + ".new")
-            fresh.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
-            fresh.rename(self.run_dir / name)
+        leftovers.write_record(self.run_dir, "cluster.json", document)
+        leftovers.write_record(self.run_dir, "prometheus-targets.json", targets)
 
     # ---- stopping
 
     def shut_down(self):
         """Coordinator first, so that open requests can finish on the ranks; then those; what does not go is killed."""
         self._state = "stopping"
-        try:
+        with contextlib.suppress(Failure):  # The run directory is gone or full: that must not keep processes alive.
             self._record()
-        except OSError:
-            pass  # Someone removed the run directory: that must not keep processes alive.
         shards = self.daemons[1:]
         self._end([self.coordinator], self._options.grace + DRAIN_MARGIN_S)
         self._end(shards, SHARD_GRACE_S)

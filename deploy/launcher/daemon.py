@@ -1,6 +1,7 @@
 """One process of the cluster: started, watched, asked to stop."""
 
 import collections
+import contextlib
 import ctypes
 import json
 import os
@@ -9,10 +10,11 @@ import shlex
 import signal
 import subprocess
 
-from terminal import Failure
+from terminal import failing_as, Failure
 
 LAST_WORDS = 20
 MAX_OUT_BYTES = 1 << 20
+LITTLE_BYTES = 64 << 10  # of a disk: a daemon's words, and its READY line, may have found no room
 _PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -35,8 +37,10 @@ class Daemon:
         self.death_told = False
 
     def start(self, environment):
-        self.log.parent.mkdir(exist_ok=True)
-        with open(self.log, "wb") as log, open(self._out, "wb") as out:
+        with contextlib.ExitStack() as files:
+            with failing_as(f"{self.log.parent}: no logs can be written there"):
+                self.log.parent.mkdir(exist_ok=True)
+                log, out = (files.enter_context(open(path, "wb")) for path in (self.log, self._out))
             try:
                 self.process = subprocess.Popen(
                     self.command,
@@ -97,8 +101,14 @@ class Daemon:
     def obituary(self):
         return (
             f"{self.name} (pid {self.pid}) {self.ended()}\n  command: {shlex.join(self.command)}\n"
-            f"  log: {self.log}\n{self.last_words()}"
+            f"  log: {self.log}\n{self.last_words()}{self._room()}"
         )
+
+    def _room(self):
+        """A line where the disk of the logs is full: it may have cost the process its last words, or its life."""
+        disk = os.statvfs(self.log.parent)
+        free = disk.f_bavail * disk.f_frsize
+        return "" if free >= LITTLE_BYTES else f"\n  {self.log.parent}: only {free} bytes are free on that disk"
 
     def send(self, number):
         if self.alive:

@@ -1,5 +1,6 @@
 """What a run leaves on the machine, and its removal: the run directory, its sockets, shared-memory segments."""
 
+import contextlib
 import fcntl
 import json
 import os
@@ -8,13 +9,15 @@ import shutil
 import stat
 import tempfile
 
-from terminal import Failure
+from terminal import failing_as, Failure
 
 SHARED_MEMORY = pathlib.Path("/dev/shm")
 MAX_SOCKET_PATH = 107
 LONGEST_SOCKET_NAME = 40
 PREFIX = "krait-"
-OURS = ("launcher.json", "cluster.json", "prometheus-targets.json")
+_RECORDS = ("launcher.json", "cluster.json", "prometheus-targets.json")
+FRESH = ".new"  # what a record is called until it is whole
+OURS = _RECORDS + tuple(name + FRESH for name in _RECORDS)
 KEPT_MARK = "logs-of-a-failure"
 MAX_KEPT = 8  # folders with logs of runs that failed
 
@@ -39,22 +42,40 @@ def default_parent():
 def make_run_dir(chosen):
     """(path, created): the directory holds this launcher's mark when it returns."""
     if chosen is None:
-        path, created = pathlib.Path(tempfile.mkdtemp(prefix=PREFIX, dir=default_parent())), True
+        with failing_as(f"{default_parent()}: no folder can be made there (another: --run-dir)"):
+            path, created = pathlib.Path(tempfile.mkdtemp(prefix=PREFIX, dir=default_parent())), True
+        is_new = True
     else:
         path, created = chosen, False
         if len(os.fsencode(path)) + LONGEST_SOCKET_NAME > MAX_SOCKET_PATH:
             raise Failure(f"--run-dir {path} is too long: a socket's path may have {MAX_SOCKET_PATH} bytes")
-        try:
+        is_new = not path.exists()
+        with failing_as(f"--run-dir {path}"):
             path.mkdir(parents=True, mode=0o700, exist_ok=True)
-        except OSError as error:
-            raise Failure(f"--run-dir {path}: {error.strerror}") from None
         owner = _owner(path)
         if owner is not None:
             raise Failure(f"--run-dir {path} is in use by another deploy/up (pid {owner})")
         clear_run_dir(path, created=False)
     mark = {"pid": os.getpid(), "start": process_start(os.getpid())}
-    (path / "launcher.json").write_text(json.dumps(mark), encoding="utf-8")
+    try:
+        write_record(path, "launcher.json", mark)
+    except Failure:
+        clear_run_dir(path, is_new)
+        raise
     return path, created
+
+
+def write_record(path, name, document):
+    """A file of JSON in the run directory, replaced as a whole. Raises Failure, and then the old one is as it was."""
+    fresh = path / (name + FRESH)
+    try:
+        with failing_as(f"{path}: {name} cannot be written"):
+            fresh.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+            fresh.rename(path / name)
+    except Failure:
+        with contextlib.suppress(OSError):
+            fresh.unlink()
+        raise
 
 
 def _owner(path):
@@ -85,7 +106,8 @@ def clear_run_dir(path, created):
 
 def keep_logs(path):
     """Of a folder that we made and whose run went wrong, only the logs stay, until newer failures take their place."""
-    (path / KEPT_MARK).touch()
+    with contextlib.suppress(OSError):  # a full disk; then no newer failure takes their place
+        (path / KEPT_MARK).touch()
     clear_run_dir(path, created=False)
 
 

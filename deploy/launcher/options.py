@@ -32,6 +32,12 @@ def _between(low, high, kind=int):
     return parse
 
 
+def _path(text):
+    if not text:
+        raise argparse.ArgumentTypeError("an empty name is none")
+    return pathlib.Path(text)
+
+
 def _shares(text):
     try:
         shares = [float(word) for word in text.split(",")]
@@ -46,11 +52,11 @@ def _add_running(p):
     """Options of the run itself: where, how long, what is passed on."""
     p.add_argument(
         "--run-dir",
-        type=pathlib.Path,
+        type=_path,
         metavar="DIR",
         help="sockets, logs and cluster.json; logs stay there (default: a new folder, removed at the end)",
     )
-    p.add_argument("--build-dir", type=pathlib.Path, metavar="DIR", help="use the programs in DIR/bin, build nothing")
+    p.add_argument("--build-dir", type=_path, metavar="DIR", help="use the programs in DIR/bin, build nothing")
     p.add_argument("--no-sample", action="store_true", help="do not show a sample completion")
     p.add_argument(
         "--ready-timeout",
@@ -81,7 +87,7 @@ def _parser():
     )
     p.add_argument(
         "--model",
-        type=pathlib.Path,
+        type=_path,
         default=DEMO_MODEL,
         metavar="MODEL",
         help="folder with config.json and safetensors, or org/name of a downloaded one (default: the bundled demo model)",
@@ -112,10 +118,10 @@ def _parser():
     )
     p.add_argument("--metrics-host", metavar="HOST", help="address of the metrics (default: that of --host)")
     p.add_argument("--served-model-name", metavar="NAME", help="name that clients use (default: that of the folder)")
-    p.add_argument("--tokenizer", type=pathlib.Path, metavar="FILE", help="another tokenizer.json than the model's")
-    p.add_argument("--chat-template", type=pathlib.Path, metavar="FILE", help="a Jinja file in place of the model's own")
+    p.add_argument("--tokenizer", type=_path, metavar="FILE", help="another tokenizer.json than the model's")
+    p.add_argument("--chat-template", type=_path, metavar="FILE", help="a Jinja file in place of the model's own")
     p.add_argument(
-        "--api-key-file", type=pathlib.Path, metavar="FILE", help="keys, one a line; without it none is asked for"
+        "--api-key-file", type=_path, metavar="FILE", help="keys, one a line; without it none is asked for"
     )
     p.add_argument(
         "--slots", type=_between(1, 4096), metavar="N", help="sequences in flight (default: sized to memory)"

@@ -1,11 +1,21 @@
 """What the launcher says: a line for each stage, with the seconds since it began; a moving line on a terminal."""
 
+import contextlib
 import os
 import time
 
 
 class Failure(Exception):
     """An operating error: said to the user as it stands, exit code 1."""
+
+
+@contextlib.contextmanager
+def failing_as(what):
+    """Whatever the system refuses inside becomes a Failure that begins with `what`: a full or read-only disk, mostly."""
+    try:
+        yield
+    except OSError as error:
+        raise Failure(f"{what}: {error.strerror or error}") from None
 
 
 class Terminal:
@@ -49,8 +59,8 @@ class Terminal:
         try:
             self._stream.write(text)
             self._stream.flush()
-        except (BrokenPipeError, ValueError):
-            # The reader of our words has gone; the cluster has not, and it must still be stopped cleanly.
+        except (OSError, ValueError):
+            # Nobody reads our words, or there is no room for them; the cluster must still be stopped cleanly.
             self._stream = open("/dev/null", "w", encoding="utf-8")
             self._moving = False
 

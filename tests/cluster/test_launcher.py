@@ -13,6 +13,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 import types
 
 import pytest
@@ -155,9 +156,16 @@ def test_logs_of_failures_do_not_pile_up(tmp_path, monkeypatch):
 
 
 def test_a_silent_process_is_named_when_patience_ends(fake):
-    done = run_up(*fake, "--ready-timeout", 1, "--", "true", environment={"KRAIT_FAKE_LOAD_S": "600"})
+    done = run_up(*fake, "--ready-timeout", 8, "--", "true", environment={"KRAIT_FAKE_LOAD_S": "600"})
     assert done.returncode == 1
     assert "g0 is loading: rank 1" in done.stderr
+
+
+def test_patience_also_ends_the_wait_for_the_ready_lines(fake):
+    began = time.monotonic()
+    done = run_up(*fake, "--ready-timeout", 2, "--", "true", environment={"KRAIT_FAKE_RANK_1": "silent"})
+    assert done.returncode == 1 and time.monotonic() - began < cluster.START_TIMEOUT_S / 2
+    assert "gave up: waiting for rank 1 of group g0" in done.stderr
 
 
 def test_a_death_while_running_is_named_and_the_rest_stays(fake):
@@ -323,6 +331,7 @@ def test_a_model_that_is_incomplete_is_refused_before_anything_is_built(tmp_path
         (["--model", "/no/such/model"], "/no/such/model: no such folder"),
         (["--tokenizer", "/no/such/file"], "--tokenizer /no/such/file: no such file"),
         (["--no-such-option"], "--no-such-option"),
+        (["--run-dir", ""], "--run-dir: an empty name is none"),
         (["--"], "no command after --"),
     ],
 )

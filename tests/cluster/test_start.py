@@ -25,19 +25,20 @@ ENDS_WITHIN_S = 30
 class Process:
     """One daemon, started as a service manager would."""
 
-    def __init__(self, program, run_dir, *options, model=DEMO_MODEL, limits=None):
+    def __init__(self, program, run_dir, *options, model=DEMO_MODEL, limits=None, out=subprocess.PIPE):
         words = [pathlib.Path(os.environ["KRAIT_TEST_BUILD_DIR"]) / "bin" / program, "--run-dir", run_dir]
         words += ["--model", model, *options]
         self.process = subprocess.Popen(
             [str(word) for word in words],
             stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
+            stdout=out,
+            stderr=subprocess.STDOUT if out == subprocess.PIPE else subprocess.PIPE,
             text=True,
             preexec_fn=lambda: [resource.setrlimit(kind, limit) for kind, limit in (limits or {}).items()],
         )
         self._lines = []
-        self._reader = threading.Thread(target=lambda: self._lines.extend(iter(self.process.stdout.readline, "")))
+        self._words = self.process.stdout or self.process.stderr
+        self._reader = threading.Thread(target=lambda: self._lines.extend(iter(self._words.readline, "")))
         self._reader.start()
 
     def __enter__(self):
@@ -48,7 +49,7 @@ class Process:
             self.process.kill()
         self.process.wait()
         self._reader.join()
-        self.process.stdout.close()
+        self._words.close()
 
     @property
     def said(self):
@@ -132,6 +133,65 @@ def test_who_waits_says_for_whom_and_where(run_dir):
         leader.wait_said("waiting for rank 1; ranks are awaited at ipc://" + str(run_dir))
         rank.wait_said(f"waiting for the leader (rank 0) of group g0 at ipc://{elsewhere}/g0-ranks.ipc")
         front.wait_said(f"waiting for the leader of group g0 at ipc://{elsewhere}/g0.ipc")
+
+
+def test_what_is_no_socket_is_told_from_a_leader_that_is_silent(run_dir):
+    with coordinator(run_dir) as front:
+        front.wait_said("there is no socket there")
+    (run_dir / "g0.ipc").mkdir()
+    with coordinator(run_dir) as front:
+        front.wait_said("what is there is no socket").signal(signal.SIGTERM).ended(0)
+
+
+@pytest.mark.parametrize("name, words", [("", "an empty name is no folder"), ("/dev/null", "not a folder")])
+def test_a_run_dir_that_can_never_work_is_refused(name, words):
+    with coordinator(name) as front, shard(name, 1) as rank:
+        front.ended(2, "--run-dir", words)
+        rank.ended(1, "--run-dir", words)
+
+
+@pytest.mark.parametrize("name", ["x" * 25, "..", "ü", ""])
+def test_both_daemons_refuse_the_same_names_of_groups(run_dir, name):
+    words = f"--group '{name}': a group's name is 1 to 24 letters"
+    with coordinator(run_dir, "--group", name) as front, shard(run_dir, 1, "--group", name) as rank:
+        front.ended(2, words)
+        rank.ended(1, words)
+
+
+def test_who_cannot_tell_that_it_serves_ends(run_dir):
+    with open("/dev/full", "wb") as full:
+        for start in (coordinator, rank_1):
+            with start(run_dir, out=full) as process:
+                process.ended(1, "the READY line cannot be written to standard output: No space left on device")
+
+
+@pytest.mark.parametrize("part", ["POST /v1/completions HTTP/1.1\r\nHo", "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\n{"])
+def test_a_request_half_here_at_sigterm_has_the_drains_time_and_then_an_answer(run_dir, part):
+    with coordinator(run_dir, "--drain-seconds", 1) as front:
+        front.wait_said("READY")
+        port = int(re.search(r'"port":(\d+)', front.said)[1])
+        with socket.create_connection(("127.0.0.1", port), ENDS_WITHIN_S) as client:
+            client.sendall(part.encode())
+            time.sleep(0.3)
+            began = time.monotonic()
+            front.signal(signal.SIGTERM)
+            answer = b"".join(iter(lambda: client.recv(4096), b""))
+        assert time.monotonic() - began >= 0.9, "the request had less than its second"
+        assert answer.startswith(b"HTTP/1.1 503") and b"Connection: close" in answer and b"shutting down" in answer
+        front.ended(0)
+
+
+def test_memory_that_is_limited_by_addresses_is_named_with_its_use(run_dir):
+    said = ""
+    for mebibytes in (150, 200, 250, 300):
+        with shard(run_dir, 0, world=1, limits={resource.RLIMIT_AS: (mebibytes << 20, mebibytes << 20)}) as rank:
+            wait_for(lambda: rank.process.poll() is not None or "serves: 1 ranks" in rank.said, "an end or a start")
+            if rank.process.poll() is None:
+                rank.signal(signal.SIGTERM).ended(0)
+                continue
+            rank.ended(1, "stopped: ")
+            said += rank.said
+    assert re.search(r"MiB of memory .*for .*\(.*(ulimit -v|--slots|--dtype)", said), said
 
 
 def test_a_leader_whose_socket_file_was_removed_is_waited_for_with_words(run_dir):
