@@ -78,6 +78,27 @@ TEST_F(SharedServer, WhoHasNoKeyTakesNobodysPlace) {
   EXPECT_EQ(client->status(), 200);
 }
 
+TEST_F(SharedServer, ProbesDoNotWaitBehindRequests) {
+  ApiOptions options;
+  options.threads = 1;
+  start(std::move(options));
+  std::promise<void> gate;
+  std::promise<void> held;
+  api->executor().post("hog", [&held, opened = gate.get_future().share()] {
+    held.set_value();
+    opened.wait();
+  });
+  held.get_future().wait();
+  for (const auto& [method, path] :
+       {std::pair("GET", "/health"), std::pair("HEAD", "/health"), std::pair("GET", "/ready")}) {
+    http::Request request;
+    request.method = method;
+    request.path = path;
+    EXPECT_TRUE(send(std::move(request))->complete()) << method << " " << path;
+  }
+  gate.set_value();
+}
+
 TEST_F(SharedServer, WholeAnswersTogetherAreBounded) {
   ApiOptions options;
   options.max_answers_bytes = 20'000;
