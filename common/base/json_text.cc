@@ -74,11 +74,10 @@ class Builder final : public nlohmann::json_sax<json> {
 
   /// Puts the value where it belongs. Nothing is added beside it while it is open, so it stays where it is.
   json* put(json value) {
-    if (open_.empty()) return &(root_ = std::move(value));
-    if (open_.back()->is_object()) return &(*member_ = std::move(value));
-    auto& items = open_.back()->get_ref<json::array_t&>();
-    items.push_back(std::move(value));
-    return &items.back();
+    if (!open_.empty() && open_.back()->is_array()) return &open_.back()->emplace_back(std::move(value));
+    json& place = open_.empty() ? root_ : *member_;
+    place = std::move(value);
+    return &place;
   }
 
   bool add(json value) {

@@ -97,7 +97,7 @@ void say_last_words(const char* what) {
 void install_last_words() {
   std::set_terminate([] {
     try {
-      if (std::current_exception() != nullptr) throw;
+      if (const auto uncaught = std::current_exception(); uncaught != nullptr) std::rethrow_exception(uncaught);
       say_last_words("none is known");
     } catch (const std::bad_alloc&) {
       say_last_words("out of memory");

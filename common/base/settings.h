@@ -51,7 +51,8 @@ Result<T> blame_option(std::string_view option, Result<T> result) {
 }
 
 /// The rest of main(): exit code 2 and a line on standard error where the settings were wrong, 0 where --help or
-/// --version was all, else what `serve` ends with: 0, or 1 and a last log line. An exception that leaves it ends so too.
+/// --version was all, else what `serve` ends with: 0, or 1 and a last log line. An exception that leaves it ends so
+/// too.
 int run_program(std::string_view program, const Result<bool>& parsed, const std::function<Status()>& serve);
 
 }  // namespace krait
