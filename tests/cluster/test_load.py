@@ -19,7 +19,7 @@ SLOTS, QUEUE = 8, 64
 FLOOD_S = 60 if LONG else 10
 REQUEST = {"prompt": [5, 6, 7], "max_tokens": 128, "temperature": 0, "ignore_eos": True, "return_token_ids": True}
 # Long enough that clients can ask for ten times of it, whatever they and the daemons get of the processors.
-LONGER = {**REQUEST, "max_tokens": 1024}
+LONGER = {**REQUEST, "max_tokens": 1536}
 # A memory allocator keeps some of what it was given back; what is held against it is growth without end.
 SLACK_MIB = 48
 MIB = 2**20
