@@ -3,7 +3,6 @@
 //
 //   chat_bench TOKENIZER_JSON TEMPLATE_FILE
 #include <fmt/format.h>
-#include <time.h>
 
 #include <cstdio>
 #include <fstream>
@@ -14,6 +13,7 @@
 #include "coordinator/chat_template/json.h"
 #include "coordinator/tokenizer/stretch_cache.h"
 #include "coordinator/tokenizer/tokenizer.h"
+#include "tests/support/thread_seconds.h"
 
 namespace krait {
 namespace {
@@ -25,13 +25,6 @@ using chat_template::Value;
 constexpr int kMessages = 200;
 constexpr int kWords = 420;  // of a message: 100,000 tokens in all, about
 constexpr int64_t kCacheBytes = int64_t{64} << 20;
-
-/// Processor time of this thread: other programs on the machine do not count.
-double seconds_now() {
-  timespec now{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
-}
 
 std::string conversation(int messages) {
   static constexpr const char* kSome[] = {"truth", "universally", "acknowledged", "that", "a",    "single",
@@ -59,7 +52,7 @@ struct Measured final {
 Measured measure(const ChatTemplate& chat, const tokenizer::Tokenizer& tokenizer, tokenizer::StretchCache* cache,
                  const std::string& json) {
   Measured out;
-  const double begin = seconds_now();
+  const double begin = test::thread_seconds();
   const Value values = chat_template::parse_json(json).value();
   ChatTemplate::Variables variables;
   for (const auto& [key, value] : values.as_dict().entries) {
@@ -67,9 +60,9 @@ Measured measure(const ChatTemplate& chat, const tokenizer::Tokenizer& tokenizer
     variables.emplace_back(key.bytes(), trusted ? Value::string(value.bytes(), true) : value);
   }
   const Rendered rendered = chat.render(variables, 0).value();
-  const double middle = seconds_now();
+  const double middle = test::thread_seconds();
   out.tokens = tokenizer.encode(rendered.text, {false, true, rendered.untrusted, cache}).value().size();
-  out.encode_s = seconds_now() - middle;
+  out.encode_s = test::thread_seconds() - middle;
   out.render_s = middle - begin;
   out.bytes = rendered.text.size();
   return out;

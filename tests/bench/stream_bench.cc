@@ -13,19 +13,13 @@
 #include "coordinator/api/completion_answer.h"
 #include "coordinator/requests/request_core.h"
 #include "tests/support/golden.h"
+#include "tests/support/thread_seconds.h"
 
 namespace krait {
 namespace {
 
 constexpr size_t kStreams = 200;
 constexpr uint32_t kSteps = 200;
-
-/// What this thread has used of a core: the machine may be busy.
-double thread_seconds() {
-  timespec now{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) / 1e9;
-}
 
 /// Counts what it is given.
 class Sink final : public http::Responder {
@@ -95,9 +89,9 @@ void measure(Stage& stage, const api::ModelInfo& model, int logprobs) {
       message.chunks.push_back({i + 1, step, {std::move(token)}, 0, {}});
     }
     const auto bytes = wire::encode(message);
-    const double began = thread_seconds();
+    const double began = test::thread_seconds();
     core.from_group(0, wire::decode(bytes).value());
-    seconds += thread_seconds() - began;
+    seconds += test::thread_seconds() - began;
   }
   size_t written = 0;
   for (const auto& sink : sinks)

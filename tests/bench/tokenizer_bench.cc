@@ -3,7 +3,6 @@
 //   tokenizer_bench TOKENIZER_JSON TEXT_FILE
 //   tokenizer_bench PIPELINES_JSONL    one line for each of the small tokenizers: the slowest megabyte without spaces
 #include <fmt/format.h>
-#include <time.h>
 
 #include <cstdint>
 #include <cstdio>
@@ -19,6 +18,7 @@
 #include "coordinator/tokenizer/tokenizer.h"
 #include "coordinator/tokenizer/utf8.h"
 #include "tests/support/spaceless_texts.h"
+#include "tests/support/thread_seconds.h"
 
 namespace krait::tokenizer {
 namespace {
@@ -26,23 +26,16 @@ namespace {
 constexpr double kMinSeconds = 0.5;
 constexpr size_t kLongBytes = 1'000'000;
 
-/// Processor time of this thread: other programs on the machine do not count.
-double seconds_now() {
-  timespec now{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
-}
-
 /// Repeats `work` for a while of processor time and prints its rate on `bytes`.
 void measure(const std::string& name, size_t bytes, const std::function<size_t()>& work) {
   size_t tokens = work();
-  const double begin = seconds_now();
+  const double begin = test::thread_seconds();
   int rounds = 0;
   do {
     tokens = work();
     ++rounds;
-  } while (seconds_now() - begin < kMinSeconds);
-  const double each = (seconds_now() - begin) / rounds;
+  } while (test::thread_seconds() - begin < kMinSeconds);
+  const double each = (test::thread_seconds() - begin) / rounds;
   fmt::print("{:<40} {:>10} bytes {:>10} tokens {:>10.2f} MB/s {:>10.1f} ns/token\n", name, bytes, tokens,
              static_cast<double>(bytes) / each / 1e6, each / static_cast<double>(tokens + 1) * 1e9);
 }
@@ -54,13 +47,13 @@ std::vector<int32_t> encode(const Tokenizer& tokenizer, const std::string& text)
 }
 
 int run(const char* tokenizer_json, const char* text_file) {
-  const double begin = seconds_now();
+  const double begin = test::thread_seconds();
   const auto loaded = Tokenizer::load(tokenizer_json);
   if (!loaded.ok()) {
     fmt::print(stderr, "{}\n", to_string(loaded.error()));
     return 1;
   }
-  fmt::print("loaded in {:.0f} ms\n", (seconds_now() - begin) * 1e3);
+  fmt::print("loaded in {:.0f} ms\n", (test::thread_seconds() - begin) * 1e3);
   const Tokenizer& tokenizer = **loaded;
   std::ifstream file(text_file, std::ios::binary);
   const std::string text((std::istreambuf_iterator<char>(file)), {});
@@ -100,9 +93,9 @@ int run_pipelines(const char* pipelines_jsonl) {
     double slowest = 0;
     std::string which;
     for (const auto& [name, text] : texts) {
-      const double begin = seconds_now();
+      const double begin = test::thread_seconds();
       encode(**loaded, text);
-      const double seconds = seconds_now() - begin;
+      const double seconds = test::thread_seconds() - begin;
       if (seconds > slowest) which = name;
       slowest = std::max(slowest, seconds);
     }

@@ -1,11 +1,11 @@
 // The time that a text takes grows with its length, and not faster, whatever it is made of.
 #include <gtest/gtest.h>
-#include <time.h>
 
 #include <algorithm>
 #include <limits>
 
 #include "tests/support/spaceless_texts.h"
+#include "tests/support/thread_seconds.h"
 #include "tests/unit/coordinator/tokenizer/reference_cases.h"
 
 namespace krait::tokenizer {
@@ -18,16 +18,11 @@ constexpr double kNothing = 0.005;  // seconds: a long text that takes less is n
 
 /// Processor time of this thread in seconds, the least of a few tries.
 double seconds_of(const Tokenizer& tokenizer, const std::string& text, int tries) {
-  const auto now = [] {
-    timespec at{};
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &at);
-    return static_cast<double>(at.tv_sec) + static_cast<double>(at.tv_nsec) * 1e-9;
-  };
   double best = std::numeric_limits<double>::max();
   for (; tries > 0; --tries) {
-    const double begin = now();
+    const double begin = test::thread_seconds();
     const auto ids = tokenizer.encode(text, {});
-    best = std::min(best, now() - begin);
+    best = std::min(best, test::thread_seconds() - begin);
     EXPECT_TRUE(ids.ok()) << (ids.ok() ? "" : to_string(ids.error()));
     if (ids.ok()) tokenizer.decode(*ids, false);
   }
