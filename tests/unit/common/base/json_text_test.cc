@@ -4,33 +4,13 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstdlib>
-#include <ctime>
 #include <new>
 #include <string>
 
 #include "common/base/limits.h"
 #include "common/base/units.h"
-
-namespace {
-thread_local int64_t allocations = 0;
-thread_local int64_t allowed = -1;  // allocations before there is no memory; -1: there is always some
-}  // namespace
-
-// Not inlined: the compiler would see malloc meet operator delete and warn.
-[[gnu::noinline]] void* operator new(size_t bytes) {
-  ++allocations;
-  if (allowed == 0) throw std::bad_alloc();
-  if (allowed > 0) --allowed;
-  if (void* memory = std::malloc(bytes > 0 ? bytes : 1)) return memory;
-  throw std::bad_alloc();
-}
-[[gnu::noinline]] void operator delete(void* memory) noexcept {
-  std::free(memory);
-}
-[[gnu::noinline]] void operator delete(void* memory, size_t) noexcept {
-  std::free(memory);
-}
+#include "tests/support/allocations/allocations.h"
+#include "tests/support/thread_seconds.h"
 
 namespace krait {
 namespace {
@@ -74,10 +54,10 @@ TEST(JsonText, ReadsWhatTheLibraryReads) {
 double seconds_of(const std::string& text) {
   double least = 1e9;
   for (int i = 0; i < 3; ++i) {
-    const std::clock_t begin = std::clock();
+    const double begin = test::thread_seconds();
     EXPECT_TRUE(parse_json(text, kManyParts).ok());
     EXPECT_TRUE(parse_json_object(text, "x.json", kGiB).ok());
-    least = std::min(least, static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC);
+    least = std::min(least, test::thread_seconds() - begin);
   }
   return least;
 }
@@ -104,10 +84,10 @@ TEST(JsonText, GivesBackWithoutAskingForMemory) {
   for (const std::string item : {"[7]", R"({"b":{"c":[1,"a string longer than any that fits in place"]}})"}) {
     auto parsed = parse_json(array_of(1000, item), kManyParts);
     ASSERT_TRUE(parsed.ok());
-    const int64_t before = allocations;
+    const int64_t before = test::allocations().count;
     release_json(*parsed);
     { const json gone = std::move(*parsed); }
-    EXPECT_EQ(allocations, before);
+    EXPECT_EQ(test::allocations().count, before);
   }
 }
 
@@ -116,15 +96,15 @@ TEST(JsonText, MemoryMayEndAnywhere) {
   int64_t needed = 0;
   for (bool done = false; !done; ++needed) {
     ASSERT_LT(needed, 5000);
-    allowed = needed;
+    test::allocations().allowed = needed;
     try {
       auto parsed = parse_json(text, kManyParts);
-      allowed = 0;
+      test::allocations().allowed = 0;
       done = parsed.ok();
       release_json(*parsed);
     } catch (const std::bad_alloc&) {
     }
-    allowed = -1;
+    test::allocations().allowed = -1;
   }
   EXPECT_GT(needed, 200) << "it ended in many places before there was enough";
 }

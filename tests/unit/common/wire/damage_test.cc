@@ -1,41 +1,10 @@
 // Damaged bytes: every answer is a value, and none costs memory out of proportion.
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-#include <new>
-
 #include "common/base/limits.h"
 #include "common/wire/codec.h"
+#include "tests/support/allocations/allocations.h"
 #include "tests/support/random_message.h"
-
-namespace {
-thread_local size_t allocated_bytes = 0;
-
-void* counted(size_t size) {
-  allocated_bytes += size;
-  if (void* memory = std::malloc(size == 0 ? 1 : size)) return memory;
-  throw std::bad_alloc();
-}
-}  // namespace
-
-void* operator new(size_t size) {
-  return counted(size);
-}
-void* operator new[](size_t size) {
-  return counted(size);
-}
-void operator delete(void* memory) noexcept {
-  std::free(memory);
-}
-void operator delete[](void* memory) noexcept {
-  std::free(memory);
-}
-void operator delete(void* memory, size_t) noexcept {
-  std::free(memory);
-}
-void operator delete[](void* memory, size_t) noexcept {
-  std::free(memory);
-}
 
 namespace krait::wire {
 namespace {
@@ -46,17 +15,17 @@ constexpr size_t kMemoryFactor = 32;
 constexpr size_t kMemoryExtraBytes = 16 * 1024;
 
 Result<Message> decode_within_memory(std::span<const std::byte> bytes) {
-  const size_t before = allocated_bytes;
+  const size_t before = test::allocations().bytes;
   Result<Message> result = decode(bytes);
-  const size_t used = allocated_bytes - before;
+  const size_t used = test::allocations().bytes - before;
   EXPECT_LE(used, bytes.size() * kMemoryFactor + kMemoryExtraBytes) << bytes.size() << " bytes";
   return result;
 }
 
 TEST(Damage, TheCountingSeesAllocations) {
-  const size_t before = allocated_bytes;
+  const size_t before = test::allocations().bytes;
   EXPECT_TRUE(decode(encode(Cancel{})).ok());
-  EXPECT_GT(allocated_bytes, before);
+  EXPECT_GT(test::allocations().bytes, before);
 }
 
 TEST(Damage, CutAtEveryByte) {

@@ -1,25 +1,6 @@
 // What all sequences of a request share is there once: memory is counted, however large stop strings and biases are.
-#include <cstdlib>
-#include <new>
-
+#include "tests/support/allocations/allocations.h"
 #include "tests/unit/coordinator/requests/core_fixture.h"
-
-namespace {
-thread_local size_t allocated_bytes = 0;
-}  // namespace
-
-// Not inlined: the compiler would see malloc meet operator delete and warn.
-[[gnu::noinline]] void* operator new(size_t bytes) {
-  allocated_bytes += bytes;
-  if (void* memory = std::malloc(bytes > 0 ? bytes : 1)) return memory;
-  throw std::bad_alloc();
-}
-[[gnu::noinline]] void operator delete(void* memory) noexcept {
-  std::free(memory);
-}
-[[gnu::noinline]] void operator delete(void* memory, size_t) noexcept {
-  std::free(memory);
-}
 
 namespace krait::test {
 namespace {
@@ -48,9 +29,9 @@ struct Allocation : CoreFixture {
   size_t bytes_of_submit(bool much) {
     auto spec = thousand(much);
     const auto sink = std::make_shared<RecordingSink>(spec.sequences());
-    const size_t before = allocated_bytes;
+    const size_t before = allocations().bytes;
     core->submit(++last_id, std::move(spec), sink);
-    const size_t bytes = allocated_bytes - before;
+    const size_t bytes = allocations().bytes - before;
     core->cancel(last_id);
     return bytes;
   }
@@ -66,11 +47,11 @@ TEST_F(Allocation, StopStringsAndBiasesAreThereOnceForAllSequences) {
 TEST_F(Allocation, ASubmitIsMadeWhenItIsItsTurnToBeSent) {
   submit(thousand(true));
   for (int i = 0; i < 1024; ++i) {
-    const size_t before = allocated_bytes;
+    const size_t before = allocations().bytes;
     const auto out = core->next_outgoing();
     ASSERT_TRUE(out.has_value());
     EXPECT_EQ(std::get<wire::Submit>(out->message).sampling.logit_bias.size(), size_t{limits::kMaxLogitBias});
-    EXPECT_GT(allocated_bytes - before, 8 * kKiB);
+    EXPECT_GT(allocations().bytes - before, 8 * kKiB);
   }
   EXPECT_FALSE(core->next_outgoing().has_value());
 }

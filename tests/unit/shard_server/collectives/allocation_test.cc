@@ -1,28 +1,9 @@
 // After the group has formed, operations allocate nothing: they run inside a step.
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-#include <new>
-
 #include "shard_server/collectives/loopback.h"
+#include "tests/support/allocations/allocations.h"
 #include "tests/support/rank_threads.h"
-
-namespace {
-thread_local int64_t allocations = 0;
-}  // namespace
-
-// Not inlined: the compiler would see malloc meet operator delete and warn.
-[[gnu::noinline]] void* operator new(size_t bytes) {
-  ++allocations;
-  if (void* memory = std::malloc(bytes > 0 ? bytes : 1)) return memory;
-  throw std::bad_alloc();
-}
-[[gnu::noinline]] void operator delete(void* memory) noexcept {
-  std::free(memory);
-}
-[[gnu::noinline]] void operator delete(void* memory, size_t) noexcept {
-  std::free(memory);
-}
 
 namespace krait::collectives {
 namespace {
@@ -34,17 +15,18 @@ TEST(CollectiveAllocation, OperationsAllocateNothing) {
   const auto results = run_ranks(make_loopback_communicator, options, [](Communicator& communicator) -> Status {
     std::vector<float> data(10'000, 1.0f), gathered(30'000);
     const std::vector<int64_t> sizes = {4, 0, 8};
-    const int64_t before = allocations;
+    const int64_t before = test::allocations().count;
     RETURN_IF_ERROR(communicator.all_reduce(10, 1000, data.data(), data.data()));
     RETURN_IF_ERROR(communicator.all_reduce(1, 10, data.data(), data.data()));
     RETURN_IF_ERROR(communicator.all_gather(40'000, data.data(), gathered.data()));
     RETURN_IF_ERROR(communicator.all_gather_rows(5, sizes, data.data(), gathered.data()));
     RETURN_IF_ERROR(communicator.broadcast(1, 4000, data.data()));
     RETURN_IF_ERROR(communicator.barrier());
-    if (allocations != before) return Error{Errc::kInternal, fmt::format("{} allocations", allocations - before), ""};
+    if (test::allocations().count != before)
+      return Error{Errc::kInternal, fmt::format("{} allocations", test::allocations().count - before), ""};
     return {};
   });
-  EXPECT_GT(allocations, 0);  // the counter counts
+  EXPECT_GT(test::allocations().count, 0);  // the counter counts
   for (const Status& result : results)
     EXPECT_TRUE(result.ok()) << to_string(result.error());
 }

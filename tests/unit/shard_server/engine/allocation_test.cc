@@ -1,31 +1,12 @@
 // A step allocates for what it returns and nothing for what it computes: not by rows, layers or the file it reads.
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-#include <new>
-
 #include "common/model/architecture.h"
 #include "shard_server/collectives/loopback.h"
 #include "shard_server/engine/engine.h"
+#include "tests/support/allocations/allocations.h"
 #include "tests/support/golden.h"
 #include "tests/support/random_model.h"
-
-namespace {
-thread_local int64_t allocations = 0;
-}  // namespace
-
-// Not inlined: the compiler would see malloc meet operator delete and warn.
-[[gnu::noinline]] void* operator new(size_t bytes) {
-  ++allocations;
-  if (void* memory = std::malloc(bytes > 0 ? bytes : 1)) return memory;
-  throw std::bad_alloc();
-}
-[[gnu::noinline]] void operator delete(void* memory) noexcept {
-  std::free(memory);
-}
-[[gnu::noinline]] void operator delete(void* memory, size_t) noexcept {
-  std::free(memory);
-}
 
 namespace krait::test {
 namespace {
@@ -62,9 +43,9 @@ int64_t allocations_of_a_step(const std::string& model, DType dtype, size_t rows
         step.admissions[0].pages.push_back(static_cast<int32_t>(page));
     }
     if (number == 1 || rows > 1) run.tokens.assign(rows, 2);
-    const int64_t before = allocations;
+    const int64_t before = allocations().count;
     const auto done = engine->step(step, *communicators, clock);
-    last = allocations - before;
+    last = allocations().count - before;
     EXPECT_TRUE(done.ok()) << to_string(done.error());
   }
   return last;
