@@ -25,3 +25,8 @@ def finish(process, timeout_s):
         return ""
     output, _ = process.communicate(timeout=timeout_s)
     return output[-3000:] or "pip failed" if process.returncode != 0 else ""
+
+
+def make(folder, requirements, timeout_s):
+    """Both: the environment is there when it returns. Returns what went wrong, or nothing."""
+    return finish(start(folder, requirements), timeout_s)

@@ -4,23 +4,19 @@ import os
 import pathlib
 import re
 import subprocess
-import sys
 
+import python_packages
 import pytest
 
 HERE = pathlib.Path(__file__).resolve().parent
 REPOSITORY = HERE.parents[1]
-sys.path.insert(0, str(REPOSITORY / "tests"))
-
-import python_packages  # noqa: E402
-
 VENV = REPOSITORY / "build" / "jinja"
 SEED = "1"  # other seeds draw other cases
 
 
 @pytest.fixture(scope="module")
 def python():
-    problem = python_packages.finish(python_packages.start(VENV, HERE / "requirements_templates.txt"), timeout_s=600)
+    problem = python_packages.make(VENV, HERE / "requirements_templates.txt", timeout_s=600)
     assert not problem, problem
     return VENV / "bin" / "python"
 

@@ -4,22 +4,18 @@ import os
 import pathlib
 import re
 import subprocess
-import sys
+
+import python_packages
 
 HERE = pathlib.Path(__file__).resolve().parent
 REPOSITORY = HERE.parents[1]
-sys.path.insert(0, str(REPOSITORY / "tests"))
-
-import python_packages  # noqa: E402
-
 VENV = REPOSITORY / "build" / "tokenizers"
 TEXTS = 10_000
 SEED = 6  # of the texts; another one draws others
 
 
 def test_every_pipeline_gives_what_tokenizers_gives():
-    packages = python_packages.start(VENV, HERE / "requirements_tokenizers.txt")
-    problem = python_packages.finish(packages, timeout_s=600)
+    problem = python_packages.make(VENV, HERE / "requirements_tokenizers.txt", timeout_s=600)
     assert not problem, "tokenizers cannot be installed:\n" + problem
     build = pathlib.Path(os.environ["KRAIT_TEST_BUILD_DIR"])
     command = [VENV / "bin" / "python", "-X", "utf8", "-B", HERE / "with_tokenizers.py"]

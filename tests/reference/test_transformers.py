@@ -4,16 +4,12 @@ import os
 import pathlib
 import shutil
 import subprocess
-import sys
 
+import python_packages
 import pytest
 
 HERE = pathlib.Path(__file__).resolve().parent
 REPOSITORY = HERE.parents[1]
-sys.path.insert(0, str(REPOSITORY / "tests"))
-
-import python_packages  # noqa: E402
-
 SEEDS = 24
 VENV = REPOSITORY / "build" / "transformers"
 VENV_BYTES = 10 << 30  # with what pip keeps on the way
@@ -30,7 +26,7 @@ def _python():
         return named
     if not (VENV / "installed.txt").exists() and shutil.disk_usage(REPOSITORY).free < VENV_BYTES:
         _skip(f"torch wants {VENV_BYTES >> 30} GB of disk")
-    problem = python_packages.finish(python_packages.start(VENV, HERE / "requirements.txt"), timeout_s=3600)
+    problem = python_packages.make(VENV, HERE / "requirements.txt", timeout_s=3600)
     if problem:
         _skip(f"they cannot be installed: {problem.strip().splitlines()[-1]}")
     return VENV / "bin" / "python"
