@@ -26,11 +26,11 @@ struct Endpoint final {
   std::string_view method;
   std::string_view path;
   void (*handler)(Api&, const http::Request&, const ResponderPtr&);
-  bool needs_key;
+  Access access;
 };
 
 constexpr auto kEndpoints = std::to_array<Endpoint>({
-#define ENDPOINT(method, path, handler, key, ...) {method, path, handler, key},
+#define ENDPOINT(method, path, handler, access, ...) {method, path, handler, Access::access},
 #include "coordinator/api/endpoints.def"
 #undef ENDPOINT
 });
@@ -170,13 +170,13 @@ http::Handler Api::handler() {
       return;
     }
     // Before anything of it waits: who has no key takes nobody's place.
-    if (endpoint->needs_key && !options_.api_keys.empty() && !has_key(request)) {
+    if (endpoint->access == Access::kKey && !options_.api_keys.empty() && !has_key(request)) {
       respond_error(*this, *responder,
                     Error{Errc::kUnauthorized, "a valid API key is needed: Authorization: Bearer KEY", ""});
       return;
     }
     // Probes wait for nobody: a process whose threads are busy is alive.
-    if (endpoint->handler == health || endpoint->handler == ready) {
+    if (endpoint->access == Access::kProbe) {
       endpoint->handler(*this, request, responder);
       return;
     }

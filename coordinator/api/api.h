@@ -84,6 +84,13 @@ class Api final {
   std::thread ticker_;
 };
 
+/// What an endpoint asks of its clients; endpoints.def has it for each.
+enum class Access : uint8_t {
+  kKey,    // an API key, where keys are in use
+  kOpen,   // nothing
+  kProbe,  // nothing, and it waits for no other request: a process whose threads are busy is alive
+};
+
 /// Whether an endpoint's path, as endpoints.def has it, is the one of a request.
 bool path_fits(std::string_view pattern, std::string_view path);
 

@@ -18,7 +18,7 @@ struct Operation final {
   std::string_view method;
   std::string_view path;
   std::string_view id;
-  bool needs_key;
+  Access access;
   std::span<const FieldSpec> fields;
   std::string_view answer;
   std::string_view summary;
@@ -33,8 +33,8 @@ struct Operation final {
 };
 
 constexpr auto kOperations = std::to_array<Operation>({
-#define ENDPOINT(method, path, handler, key, fields, answer, summary) \
-  {method, path, #handler, key, fields, answer, summary},
+#define ENDPOINT(method, path, handler, access, fields, answer, summary) \
+  {method, path, #handler, Access::access, fields, answer, summary},
 #include "coordinator/api/endpoints.def"
 #undef ENDPOINT
 });
@@ -76,7 +76,7 @@ struct Refusal final {
 // What is wrong with a request may show before its endpoint is known: then any of them answers with it.
 constexpr auto kRefusals = std::to_array<Refusal>({
     {400, "The request is malformed, or a field has a wrong value: param names it.", [](const auto&) { return true; }},
-    {401, "A valid API key is needed.", [](const auto& operation) { return operation.needs_key; }},
+    {401, "A valid API key is needed.", [](const auto& operation) { return operation.access == Access::kKey; }},
     {404, "The model is not served here.", [](const auto& operation) { return operation.names_model(); }},
     {408, "The request came too slowly.", [](const auto&) { return true; }},
     {413, "The body is too large.", [](const auto&) { return true; }},
@@ -145,7 +145,7 @@ ordered_json describe(const Operation& operation, const ApiOptions& options) {
     out["requestBody"]["content"] = json_content(reference("schemas", std::string(operation.id) + "_request"));
   }
   out["responses"] = responses_of(operation, with_keys);
-  if (with_keys && operation.needs_key) out["security"].push_back({{"key", ordered_json::array()}});
+  if (with_keys && operation.access == Access::kKey) out["security"].push_back({{"key", ordered_json::array()}});
   return out;
 }
 

@@ -49,7 +49,7 @@ def tree():
         (
             "endpoints",
             "coordinator/api/endpoints.def",
-            'ENDPOINT("GET", "/gone", gone, true)',
+            'ENDPOINT("GET", "/gone", gone, kOpen)',
             "gone is listed but not",
         ),
         ("metrics", "common/metrics/metric_names.def", 'GAUGE(Shard, kGone, "krait_gone", "x")', "nothing sets kGone"),
