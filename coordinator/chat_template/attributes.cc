@@ -16,10 +16,7 @@ bool changes(Kind kind, std::string_view name) {
   static constexpr std::string_view kOfDict[] = {"clear", "pop", "popitem", "setdefault", "update"};
   static constexpr std::string_view kOfList[] = {"append", "clear",  "extend",  "insert",
                                                  "pop",    "remove", "reverse", "sort"};
-  const auto is_in = [&](const auto& names) {
-    return std::find(std::begin(names), std::end(names), name) != std::end(names);
-  };
-  return (kind == Kind::kDict && is_in(kOfDict)) || (kind == Kind::kList && is_in(kOfList));
+  return (kind == Kind::kDict && is_one_of(kOfDict, name)) || (kind == Kind::kList && is_one_of(kOfList, name));
 }
 
 /// What Python's values have besides: nothing in its place would be a wrong text.
@@ -33,27 +30,24 @@ bool unsupported(Kind kind, std::string_view name) {
   static constexpr std::string_view kOfFunction[] = {"name",   "arguments",       "catch_kwargs", "catch_varargs",
                                                      "caller", "explicit_caller", "sep",          "used"};
   static constexpr std::string_view kOfCycler[] = {"items", "pos"};
-  const auto is_in = [&](const auto& names) {
-    return std::find(std::begin(names), std::end(names), name) != std::end(names);
-  };
   switch (kind) {
     case Kind::kBool:
     case Kind::kInt:
     case Kind::kFloat:
-      return is_in(kOfNumber);
+      return is_one_of(kOfNumber, name);
     case Kind::kString:
     case Kind::kDict:
       return is_unsupported_method(name);
     case Kind::kRange:
-      return is_in(kOfRange);
+      return is_one_of(kOfRange, name);
     case Kind::kView:
-      return is_in(kOfView);
+      return is_one_of(kOfView, name);
     case Kind::kGenerator:
-      return is_in(kOfGenerator);
+      return is_one_of(kOfGenerator, name);
     case Kind::kFunction:
-      return is_in(kOfFunction);
+      return is_one_of(kOfFunction, name);
     case Kind::kCycler:
-      return is_in(kOfCycler);
+      return is_one_of(kOfCycler, name);
     default:
       return false;
   }

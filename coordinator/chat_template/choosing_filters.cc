@@ -1,7 +1,5 @@
 // Filters that call other filters and tests: map, select, reject and their kin. What they give is made when it is
 // asked for, so an item that nobody looks at raises nothing.
-#include <algorithm>
-
 #include "coordinator/chat_template/filter_tools.h"
 #include "coordinator/chat_template/filters.h"
 
@@ -103,7 +101,7 @@ bool is_filter_name(std::string_view name) {
       "safe",   "e",         "escape", "forceescape", "filesizeformat", "pprint",
       "random", "striptags", "urlize", "wordwrap",    "xmlattr",
   };
-  return find_filter(name) != nullptr || std::find(std::begin(kOthers), std::end(kOthers), name) != std::end(kOthers);
+  return find_filter(name) != nullptr || is_one_of(kOthers, name);
 }
 
 Method find_filter(std::string_view name) {

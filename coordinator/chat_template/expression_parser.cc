@@ -1,5 +1,4 @@
 // The parser's rules for expressions, from the loosest binding to the tightest.
-#include <algorithm>
 #include <array>
 
 #include "coordinator/chat_template/parser.h"
@@ -10,10 +9,6 @@ namespace {
 constexpr auto kSpecialNames = std::to_array<std::string_view>({"caller", "varargs", "kwargs"});
 /// What every template of jinja2 has and what is not here.
 constexpr auto kUnsupportedNames = std::to_array<std::string_view>({"lipsum", "self"});
-
-bool is_in(const auto& names, std::string_view name) {
-  return std::find(names.begin(), names.end(), name) != names.end();
-}
 
 }  // namespace
 
@@ -169,7 +164,7 @@ ExpressionPtr Parser::parse_named() {
   if (text == "true" || text == "True") return std::make_unique<Constant>(name.at, Value::boolean(true));
   if (text == "false" || text == "False") return std::make_unique<Constant>(name.at, Value::boolean(false));
   if (text == "none" || text == "None") return std::make_unique<Constant>(name.at, Value::none());
-  if (is_in(kUnsupportedNames, text)) fail(name.at, fmt::format("'{}' is not supported", text));
+  if (is_one_of(kUnsupportedNames, text)) fail(name.at, fmt::format("'{}' is not supported", text));
   for (size_t i = 0; i < kSpecialNames.size(); ++i)
     special_names_[i] += text == kSpecialNames[i] ? 1 : 0;
   mention(Mention::Kind::kRead, names_.id(text));

@@ -59,6 +59,10 @@ Value BoundMethod::call(Run& run, Arguments arguments) {
   return method(run, self, arguments);
 }
 
+bool is_one_of(std::span<const std::string_view> names, std::string_view name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
 Method find_method(std::span<const MethodRow> table, std::string_view name) {
   for (const MethodRow& row : table) {
     if (row.name == name) return row.method;

@@ -77,6 +77,8 @@ struct MethodRow final {
 /// The method of that name in a table, or nullptr.
 Method find_method(std::span<const MethodRow> table, std::string_view name);
 
+bool is_one_of(std::span<const std::string_view> names, std::string_view name);
+
 /// The tables of the room.
 std::span<const MethodRow> string_methods();
 /// A method of Python's texts or dicts that is not here.

@@ -267,7 +267,7 @@ Target Parser::parse_target_part(bool with_attributes) {
   const Token name = expect(TokenKind::kName, "a name");
   static constexpr auto kConstants =
       std::to_array<std::string_view>({"true", "false", "none", "True", "False", "None"});
-  if (std::find(kConstants.begin(), kConstants.end(), name.text) != kConstants.end()) {
+  if (is_one_of(kConstants, name.text)) {
     fail(name.at, fmt::format("'{}' cannot be assigned to", name.text));
   }
   Target target{name.at, names_.id(name.text), "", {}, false};

@@ -298,7 +298,7 @@ constexpr MethodRow kRows[] = {
 bool is_unsupported_method(std::string_view name) {
   static constexpr std::string_view kNames[] = {"casefold",  "encode",    "expandtabs", "isidentifier",
                                                 "maketrans", "translate", "fromkeys"};
-  return std::find(std::begin(kNames), std::end(kNames), name) != std::end(kNames);
+  return is_one_of(kNames, name);
 }
 
 std::span<const MethodRow> string_methods() {

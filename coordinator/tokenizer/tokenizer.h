@@ -43,8 +43,8 @@ class Tokenizer final {
   Tokenizer(const Tokenizer&) = delete;
   Tokenizer& operator=(const Tokenizer&) = delete;
 
-  /// Token ids of `text`. kInvalidArgument where it is not UTF-8; kResourceExhausted where a pattern of the file needs
-  /// more steps on this text than the limit allows.
+  /// Token ids of `text`. kInvalidArgument where it is not UTF-8, or a pattern of the file needs more steps on it than
+  /// there are; kTooLarge beyond limits::kMaxEncodeBytes.
   Result<std::vector<int32_t>> encode(std::string_view text, EncodeOptions options) const;
 
   /// Text of `ids`. Bytes that are not UTF-8 become U+FFFD; an id without a token adds nothing.
