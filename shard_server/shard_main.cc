@@ -10,6 +10,7 @@
 #include "common/base/settings.h"
 #include "common/base/version.h"
 #include "common/metrics/exposition.h"
+#include "common/tensor/dtype.h"
 #include "shard_server/service/shard_daemon.h"
 
 namespace krait {
@@ -38,7 +39,7 @@ Result<bool> read_options(int argc, char** argv, Options& options) {
   settings.section("Model");
   settings.add("model", s.model, "folder of the checkpoint, or org/name of one in Hugging Face's cache", true);
   settings.add("served-model-name", s.served_model_name, "name clients use; the folder's name if empty");
-  settings.add_choice("dtype", s.dtype, "type of the weights in memory", {"f32", "bf16", "int8", "int4"});
+  settings.add_choice("dtype", s.dtype, "type of the weights in memory", weight_type_names());
   settings.section("Sequences");
   settings.add("slots", s.slots, "sequences that may run at once; 0: as many as memory allows", 0, limits::kMaxSlots);
   settings.add("max-queue", s.max_queue, "sequences that may wait", 0, limits::kMaxQueue);

@@ -57,6 +57,13 @@ std::string_view weight_type_name(DType dtype) {
   check_failed(__FILE__, __LINE__, "a type of weights", std::string(dtype_name(dtype)));
 }
 
+std::vector<std::string> weight_type_names() {
+  std::vector<std::string> names;
+  for (const WeightType& type : kWeightTypes)
+    names.emplace_back(type.name);
+  return names;
+}
+
 std::optional<DType> weight_type_from_name(std::string_view name) {
   for (const WeightType& type : kWeightTypes) {
     if (type.name == name) return type.dtype;

@@ -3,7 +3,9 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
+#include <vector>
 
 namespace krait {
 
@@ -19,5 +21,7 @@ std::optional<DType> dtype_from_safetensors(std::string_view name);
 /// As `--dtype` spells the types that a run's matrices may have: "f32", "bf16", "int8", "int4"; and back.
 std::string_view weight_type_name(DType dtype);
 std::optional<DType> weight_type_from_name(std::string_view name);
+/// All of them.
+std::vector<std::string> weight_type_names();
 
 }  // namespace krait

@@ -93,7 +93,7 @@ Status ShardDaemon::open() {
   rank.rank = static_cast<int>(options_.rank);
   rank.world = static_cast<int>(options_.world);
   const std::optional<DType> dtype = weight_type_from_name(options_.dtype);
-  CHECK(dtype.has_value());  // the settings know the same names
+  CHECK(dtype.has_value());  // the settings take no other
   rank.dtype = *dtype;
   rank.threads = static_cast<int>(options_.threads);
   const int64_t host_ranks = std::max(options_.host_ranks, options_.world);
