@@ -1,22 +1,13 @@
 // AVX2 tiles: 6 x 16 accumulators in registers, a panel in as many passes as that takes.
 #if defined(__x86_64__)
 
-#include <immintrin.h>
-
-#include <utility>
-
 #include "kernels/gemm/bf16_rounding.h"
 #include "kernels/gemm/gemm_tile.h"
+#include "kernels/gemm/gemm_x86.h"
+#include "kernels/gemm/packed_matrix.h"
 
-#define KRAIT_AVX2 __attribute__((target("avx2,fma")))
-#define KRAIT_AVX2_INLINE KRAIT_AVX2 __attribute__((always_inline)) inline
-
-// Offsets within a tile are small, and their type is that of the unrolled loops.
-// NOLINTBEGIN(bugprone-implicit-widening-of-multiplication-result)
 namespace krait::kernels {
 namespace {
-
-constexpr int64_t kStepBytes = 256;  // of a panel: 64 cells of 4 bytes
 
 /// Halves of a vector, 8 columns each, that one pass over a panel takes: as many as registers hold, because every pass
 /// reads the panel's lines again.
@@ -60,15 +51,14 @@ struct Bf16Step final {
   KRAIT_AVX2_INLINE static void add(const float* a, int64_t stride, const std::byte* line,
                                     __m256 (&sums)[kRows][kHalves]) {
     const auto* const pairs = reinterpret_cast<const __m256i*>(line);
-    const __m256i upper = _mm256_set1_epi32(static_cast<int>(0xffff0000u));
     __m256 w[kHalves];
 #pragma GCC unroll 8
     for (int h = 0; h < kHalves; ++h)
-      w[h] = _mm256_castsi256_ps(_mm256_and_si256(_mm256_load_si256(pairs + h), upper));
+      w[h] = upper_bf16(_mm256_load_si256(pairs + h));
     fma_rows<kRows, kHalves>(a + 1, stride, w, sums);
 #pragma GCC unroll 8
     for (int h = 0; h < kHalves; ++h)
-      w[h] = _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_load_si256(pairs + h), 16));
+      w[h] = lower_bf16(_mm256_load_si256(pairs + h));
     fma_rows<kRows, kHalves>(a, stride, w, sums);
   }
 };
@@ -113,57 +103,47 @@ KRAIT_AVX2_INLINE void write_out(const TileArgs& args, int column, __m256 (&sums
   }
 }
 
-template <class Step, int kRows, int kVectors>
-KRAIT_AVX2 void tile(const TileArgs& args) {
-  constexpr int kHalves = halves_a_pass(kRows, kVectors);
-  alignas(64) float waiting[kMaxTreeDepth][kRows * kHalves * 8];
-  const int64_t steps = args.leaf_k / Step::kStepK;
-  for (int column = 0; column < kVectors * kVectorColumns; column += kHalves * 8) {
-    __m256 sums[kRows][kHalves];
-    const auto* a = static_cast<const float*>(args.a);
-    const std::byte* line = args.panel + column * 4;
-    int depth = 0;
-    int leaf = 0;
-    do {
+template <class Step>
+struct Tile final {
+  template <int kRows, int kVectors>
+  KRAIT_AVX2 static void run(const TileArgs& args) {
+    constexpr int kHalves = halves_a_pass(kRows, kVectors);
+    alignas(64) float waiting[kMaxTreeDepth][kRows * kHalves * 8];
+    const int64_t steps = args.leaf_k / Step::kStepK;
+    for (int column = 0; column < kVectors * kVectorColumns; column += kHalves * 8) {
+      __m256 sums[kRows][kHalves];
+      const auto* a = static_cast<const float*>(args.a);
+      const std::byte* line = args.panel + column * 4;
+      int depth = 0;
+      int leaf = 0;
+      do {
 #pragma GCC unroll 6
-      for (int r = 0; r < kRows; ++r) {
+        for (int r = 0; r < kRows; ++r) {
 #pragma GCC unroll 8
-        for (int h = 0; h < kHalves; ++h)
-          sums[r][h] = _mm256_setzero_ps();
-      }
-      for (int64_t step = 0; step < steps; ++step) {
-        Step::template add<kRows, kHalves>(a, args.a_stride, line, sums);
-        a += Step::kStepK;
-        line += kStepBytes;
-      }
-      add_to_tree<kRows, kHalves>(leaf, args.leaves, depth, waiting, sums);
-    } while (++leaf < args.leaves);
-    write_out<kRows, kHalves>(args, column, sums);
+          for (int h = 0; h < kHalves; ++h)
+            sums[r][h] = _mm256_setzero_ps();
+        }
+        for (int64_t step = 0; step < steps; ++step) {
+          Step::template add<kRows, kHalves>(a, args.a_stride, line, sums);
+          a += Step::kStepK;
+          line += kLineBytes;
+        }
+        add_to_tree<kRows, kHalves>(leaf, args.leaves, depth, waiting, sums);
+      } while (++leaf < args.leaves);
+      write_out<kRows, kHalves>(args, column, sums);
+    }
   }
-}
+};
 
 KRAIT_AVX2 void round(const float* from, int leaves, int64_t leaf_k, int64_t padded_leaf_k, std::byte* to) {
   round_row(from, leaves, leaf_k, padded_leaf_k, reinterpret_cast<float*>(to));
 }
 
-template <class Step, int... kCells>
-constexpr TileTable make_table(RoundFunction round_function, std::integer_sequence<int, kCells...>) {
-  TileTable table;
-  table.round = round_function;
-  ((table.tile[kCells / kTileVectors][kCells % kTileVectors] =
-        tile<Step, kCells / kTileVectors + 1, kCells % kTileVectors + 1>),
-   ...);
-  return table;
-}
-
-using Cells = std::make_integer_sequence<int, kTileRows * kTileVectors>;
-
 }  // namespace
 
-constinit const TileTable kAvx2F32 = make_table<F32Step>(nullptr, Cells());
-constinit const TileTable kAvx2Bf16 = make_table<Bf16Step>(round, Cells());
+constinit const TileTable kAvx2F32 = make_tile_table<Tile<F32Step>>(nullptr, sizeof(float));
+constinit const TileTable kAvx2Bf16 = make_tile_table<Tile<Bf16Step>>(round, sizeof(float));
 
 }  // namespace krait::kernels
-// NOLINTEND(bugprone-implicit-widening-of-multiplication-result)
 
 #endif  // __x86_64__

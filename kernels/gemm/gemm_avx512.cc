@@ -1,24 +1,13 @@
 // AVX-512 tiles: up to 6 x 64 accumulators in registers, weights in whole lines, activations broadcast.
 #if defined(__x86_64__)
 
-#include <immintrin.h>
-
-#include <utility>
-
 #include "kernels/gemm/bf16_rounding.h"
 #include "kernels/gemm/gemm_tile.h"
+#include "kernels/gemm/gemm_x86.h"
+#include "kernels/gemm/packed_matrix.h"
 
-#define KRAIT_AVX512 __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")))
-#define KRAIT_AVX512_INLINE KRAIT_AVX512 __attribute__((always_inline)) inline
-
-// Offsets within a tile are small, and their type is that of the unrolled loops.
-// NOLINTBEGIN(bugprone-implicit-widening-of-multiplication-result)
 namespace krait::kernels {
 namespace {
-
-constexpr int64_t kStepBytes = 256;  // of a panel: 64 cells of 4 bytes
-
-using AliasedInt = int32_t __attribute__((may_alias));  // a pair of bf16 activations
 
 // The accumulating instructions are written out: as intrinsics, g++ 12 keeps some accumulators on the stack.
 KRAIT_AVX512_INLINE void fma_into(__m512& sum, __m512 a, __m512 w) {
@@ -26,15 +15,6 @@ KRAIT_AVX512_INLINE void fma_into(__m512& sum, __m512 a, __m512 w) {
 }
 KRAIT_AVX512_INLINE void dot_into(__m512& sum, __m512i a, __m512i w) {
   asm("vdpbf16ps %2, %1, %0" : "+v"(sum) : "v"(a), "v"(w));
-}
-KRAIT_AVX512_INLINE __m512i broadcast_pair(const void* pair) {
-  __m512i wide;
-  asm("vpbroadcastd %1, %0" : "=v"(wide) : "m"(*static_cast<const AliasedInt*>(pair)));
-  return wide;
-}
-/// The even bf16 of each pair as float. As a vector expression: g++ 12 warns inside of its own shift intrinsic.
-KRAIT_AVX512_INLINE __m512 even_of_pairs(__m512i pairs) {
-  return _mm512_castsi512_ps(reinterpret_cast<__m512i>(reinterpret_cast<__v16su>(pairs) << 16));
 }
 KRAIT_AVX512_INLINE __m512 broadcast(const float* value) {
   __m512 wide;
@@ -78,7 +58,7 @@ struct DotStep final {
       weights[v] = _mm512_load_si512(w + v * 64);
 #pragma GCC unroll 6
     for (int r = 0; r < kRows; ++r) {
-      const __m512i pair = broadcast_pair(a + r * stride);
+      const __m512i pair = broadcast_cell(a + r * stride);
 #pragma GCC unroll 4
       for (int v = 0; v < kVectors; ++v)
         dot_into(sums[r][v], pair, weights[v]);
@@ -96,10 +76,8 @@ struct WidenedStep final {
                                       __m512 (&sums)[kRows][kVectors]) {
     __m512 odd[kVectors];
 #pragma GCC unroll 4
-    for (int v = 0; v < kVectors; ++v) {
-      odd[v] = _mm512_castsi512_ps(
-          _mm512_and_si512(_mm512_load_si512(w + v * 64), _mm512_set1_epi32(static_cast<int>(0xffff0000u))));
-    }
+    for (int v = 0; v < kVectors; ++v)
+      odd[v] = upper_bf16(_mm512_load_si512(w + v * 64));
 #pragma GCC unroll 6
     for (int r = 0; r < kRows; ++r) {
       const __m512 value = broadcast(a + r * stride + 1);
@@ -109,9 +87,8 @@ struct WidenedStep final {
     }
     __m512 even[kVectors];
 #pragma GCC unroll 4
-    for (int v = 0; v < kVectors; ++v) {
-      even[v] = even_of_pairs(_mm512_load_si512(w + v * 64));
-    }
+    for (int v = 0; v < kVectors; ++v)
+      even[v] = lower_bf16(_mm512_load_si512(w + v * 64));
 #pragma GCC unroll 6
     for (int r = 0; r < kRows; ++r) {
       const __m512 value = broadcast(a + r * stride);
@@ -175,34 +152,37 @@ KRAIT_AVX512_INLINE void write_out(const TileArgs& args, __m512 (&sums)[kRows][k
   }
 }
 
-template <class Step, int kRows, int kVectors>
-KRAIT_AVX512 void tile(const TileArgs& args) {
-  alignas(64) float waiting[kMaxTreeDepth][kRows * kVectors * 16];
-  __m512 sums[kRows][kVectors];
-  const auto* a = static_cast<const typename Step::Activation*>(args.a);
-  const std::byte* w = args.panel;
-  const std::byte* prefetch = args.prefetch;
-  const int64_t steps = args.leaf_k / Step::kStepK;
-  int depth = 0;
-  int leaf = 0;
-  do {
+template <class Step>
+struct Tile final {
+  template <int kRows, int kVectors>
+  KRAIT_AVX512 static void run(const TileArgs& args) {
+    alignas(64) float waiting[kMaxTreeDepth][kRows * kVectors * 16];
+    __m512 sums[kRows][kVectors];
+    const auto* a = static_cast<const typename Step::Activation*>(args.a);
+    const std::byte* w = args.panel;
+    const std::byte* prefetch = args.prefetch;
+    const int64_t steps = args.leaf_k / Step::kStepK;
+    int depth = 0;
+    int leaf = 0;
+    do {
 #pragma GCC unroll 6
-    for (int r = 0; r < kRows; ++r) {
+      for (int r = 0; r < kRows; ++r) {
 #pragma GCC unroll 4
-      for (int v = 0; v < kVectors; ++v)
-        sums[r][v] = _mm512_setzero_ps();
-    }
-    for (int64_t step = 0; step < steps; ++step) {
-      _mm_prefetch(reinterpret_cast<const char*>(prefetch), _MM_HINT_T1);
-      Step::template add<kRows, kVectors>(a, args.a_stride, w, sums);
-      a += Step::kStepK;
-      w += kStepBytes;
-      prefetch += args.prefetch_bytes;
-    }
-    add_to_tree<kRows, kVectors>(leaf, args.leaves, depth, waiting, sums);
-  } while (++leaf < args.leaves);
-  write_out<kRows, kVectors>(args, sums);
-}
+        for (int v = 0; v < kVectors; ++v)
+          sums[r][v] = _mm512_setzero_ps();
+      }
+      for (int64_t step = 0; step < steps; ++step) {
+        _mm_prefetch(reinterpret_cast<const char*>(prefetch), _MM_HINT_T1);
+        Step::template add<kRows, kVectors>(a, args.a_stride, w, sums);
+        a += Step::kStepK;
+        w += kLineBytes;
+        prefetch += args.prefetch_bytes;
+      }
+      add_to_tree<kRows, kVectors>(leaf, args.leaves, depth, waiting, sums);
+    } while (++leaf < args.leaves);
+    write_out<kRows, kVectors>(args, sums);
+  }
+};
 
 KRAIT_AVX512 void round_to_float(const float* from, int leaves, int64_t leaf_k, int64_t padded_leaf_k, std::byte* to) {
   round_row(from, leaves, leaf_k, padded_leaf_k, reinterpret_cast<float*>(to));
@@ -211,26 +191,17 @@ KRAIT_AVX512 void round_to_half(const float* from, int leaves, int64_t leaf_k, i
   round_row(from, leaves, leaf_k, padded_leaf_k, reinterpret_cast<uint16_t*>(to));
 }
 
-template <class Step, int... kCells>
-constexpr TileTable make_table(RoundFunction round, std::integer_sequence<int, kCells...>) {
-  TileTable table;
-  table.round = round;
-  table.activation_bytes = sizeof(typename Step::Activation);
-  ((table.tile[kCells / kTileVectors][kCells % kTileVectors] =
-        tile<Step, kCells / kTileVectors + 1, kCells % kTileVectors + 1>),
-   ...);
-  return table;
+template <class Step>
+constexpr TileTable make_table(RoundFunction round) {
+  return make_tile_table<Tile<Step>>(round, sizeof(typename Step::Activation));
 }
-
-using Cells = std::make_integer_sequence<int, kTileRows * kTileVectors>;
 
 }  // namespace
 
-constinit const TileTable kAvx512F32 = make_table<F32Step>(nullptr, Cells());
-constinit const TileTable kAvx512Bf16Widened = make_table<WidenedStep>(round_to_float, Cells());
-constinit const TileTable kAvx512Bf16Dot = make_table<DotStep>(round_to_half, Cells());
+constinit const TileTable kAvx512F32 = make_table<F32Step>(nullptr);
+constinit const TileTable kAvx512Bf16Widened = make_table<WidenedStep>(round_to_float);
+constinit const TileTable kAvx512Bf16Dot = make_table<DotStep>(round_to_half);
 
 }  // namespace krait::kernels
-// NOLINTEND(bugprone-implicit-widening-of-multiplication-result)
 
 #endif  // __x86_64__

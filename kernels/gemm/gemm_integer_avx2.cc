@@ -3,21 +3,12 @@
 #if defined(__x86_64__)
 
 #include "kernels/gemm/gemm_tile.h"
+#include "kernels/gemm/gemm_x86.h"
 #include "kernels/gemm/integer_groups.h"
 #include "kernels/gemm/packed_matrix.h"
-#include "kernels/simd/intrinsics.h"
 
-#define KRAIT_AVX2 __attribute__((target("avx2,fma")))
-#define KRAIT_AVX2_INLINE KRAIT_AVX2 __attribute__((always_inline)) inline
-
-// Offsets within a tile are small, and their type is that of the unrolled loops.
-// NOLINTBEGIN(bugprone-implicit-widening-of-multiplication-result)
 namespace krait::kernels {
 namespace {
-
-constexpr int64_t kStepBytes = 256;  // of a panel: 64 cells of 4 bytes
-
-using AliasedInt = int32_t __attribute__((may_alias));  // four activations
 
 /// Halves of a vector, 8 columns each, that one pass over a group takes: as many as registers hold.
 constexpr int halves_a_pass(int rows) {
@@ -30,14 +21,11 @@ KRAIT_AVX2_INLINE __m256i load_line(const std::byte* line) {
 KRAIT_AVX2_INLINE __m256i broadcast_four(const std::byte* four) {
   return _mm256_set1_epi32(*reinterpret_cast<const AliasedInt*>(four));
 }
-KRAIT_AVX2_INLINE int32_t start_of(const std::byte* group) {
-  return reinterpret_cast<const ActivationGroup*>(group)->start;
-}
 
 /// Sums over stored weights, four k at a time by the instruction of AVX-VNNI, from where the offset cancels. Written
 /// out, so that the rest need not be compiled for processors that have it.
 struct Dot {
-  KRAIT_AVX2_INLINE static __m256i begin(const std::byte* group) { return _mm256_set1_epi32(start_of(group)); }
+  KRAIT_AVX2_INLINE static __m256i begin(const std::byte* group) { return _mm256_set1_epi32(group_at(group).start); }
   KRAIT_AVX2_INLINE static __m256i end(__m256i sum, const std::byte*) { return sum; }
   KRAIT_AVX2_INLINE static void add_four(__m256i weights, __m256i four, __m256i& sum) {
     asm("%{vex%} vpdpbusd %2, %1, %0" : "+x"(sum) : "x"(weights), "x"(four));
@@ -48,7 +36,7 @@ struct Dot {
 struct PairsOfHalves {
   KRAIT_AVX2_INLINE static __m256i begin(const std::byte*) { return _mm256_setzero_si256(); }
   KRAIT_AVX2_INLINE static __m256i end(__m256i sum, const std::byte* group) {
-    return _mm256_add_epi32(_mm256_madd_epi16(sum, _mm256_set1_epi16(1)), _mm256_set1_epi32(start_of(group)));
+    return _mm256_add_epi32(_mm256_madd_epi16(sum, _mm256_set1_epi16(1)), _mm256_set1_epi32(group_at(group).start));
   }
   KRAIT_AVX2_INLINE static void add_four(__m256i weights, __m256i four, __m256i& sum) {
     sum = _mm256_add_epi16(sum, _mm256_maddubs_epi16(weights, four));
@@ -107,10 +95,8 @@ struct Int4 final : Four {
 
 /// The scales of 8 columns: pairs of vectors lie in the two halves of one line's words.
 KRAIT_AVX2_INLINE __m256 load_scales(const std::byte* from, int column) {
-  const __m256i pairs = load_line(from + column / 32 * 64 + column % 16 * 4);
-  return _mm256_castsi256_ps(column % 32 < 16
-                                 ? _mm256_slli_epi32(pairs, 16)
-                                 : _mm256_and_si256(pairs, _mm256_set1_epi32(static_cast<int>(0xffff0000u))));
+  const __m256i pairs = load_line(from + scale_offset(column) / 4 * 4);
+  return column % 32 < 16 ? lower_bf16(pairs) : upper_bf16(pairs);
 }
 
 /// Adds one group, its columns from `column` on, to the float sums, whose rows are `width` apart.
@@ -129,7 +115,7 @@ KRAIT_AVX2_INLINE void add_group(const TileArgs& args, const std::byte* a, const
   for (int64_t i = 0; i < Step::kFormat.group_k; i += Step::kFormat.cell_k) {
     Step::template add<kRows, kHalves>(levels, args.a_stride, line, integers);
     levels += Step::kFormat.cell_k;
-    line += kStepBytes;
+    line += kLineBytes;
   }
 #pragma GCC unroll 2
   for (int h = 0; h < kHalves; ++h) {
@@ -138,7 +124,7 @@ KRAIT_AVX2_INLINE void add_group(const TileArgs& args, const std::byte* a, const
     for (int r = 0; r < kRows; ++r) {
       const std::byte* const group = a + r * args.a_stride;
       float* const sum = sums + r * width + column + h * 8;
-      const __m256 row_scale = _mm256_set1_ps(reinterpret_cast<const ActivationGroup*>(group)->scale);
+      const __m256 row_scale = _mm256_set1_ps(group_at(group).scale);
       const __m256 scale = _mm256_mul_ps(row_scale, column_scale);
       const __m256 integer = _mm256_cvtepi32_ps(Step::end(integers[r][h], group));
       _mm256_store_ps(sum, _mm256_fmadd_ps(scale, integer, _mm256_load_ps(sum)));
@@ -162,7 +148,7 @@ struct Tile final {
         for (int column = 0; column < kColumns; column += kHalves * 8)
           add_group<Step, kRows, kHalves>(args, a, w, column, tile.sums, kColumns);
         a += static_cast<int64_t>(sizeof(ActivationGroup)) + Step::kFormat.group_k;
-        w += kScaleBytes + Step::kFormat.group_k / Step::kFormat.cell_k * kStepBytes;
+        w += kScaleBytes + Step::kFormat.group_k / Step::kFormat.cell_k * kLineBytes;
       }
       tile.add_to_tree(leaf, args.leaves);
     } while (++leaf < args.leaves);
@@ -177,7 +163,7 @@ KRAIT_AVX2 void quantize(const float* from, int leaves, int64_t leaf_k, int64_t,
 
 template <class Step>
 constexpr TileTable make_table() {
-  return make_tile_table<Tile<Step>>(quantize<Step>, 1, TileCells());
+  return make_tile_table<Tile<Step>>(quantize<Step>, 1);
 }
 
 }  // namespace
@@ -188,6 +174,5 @@ constinit const TileTable kAvx2Int8Dot = make_table<Int8<Dot>>();
 constinit const TileTable kAvx2Int4Dot = make_table<Int4<Dot>>();
 
 }  // namespace krait::kernels
-// NOLINTEND(bugprone-implicit-widening-of-multiplication-result)
 
 #endif  // __x86_64__

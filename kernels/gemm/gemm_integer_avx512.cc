@@ -2,30 +2,16 @@
 #if defined(__x86_64__)
 
 #include "kernels/gemm/gemm_tile.h"
+#include "kernels/gemm/gemm_x86.h"
 #include "kernels/gemm/integer_groups.h"
 #include "kernels/gemm/packed_matrix.h"
-#include "kernels/simd/intrinsics.h"
 
-#define KRAIT_AVX512 __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")))
-#define KRAIT_AVX512_INLINE KRAIT_AVX512 __attribute__((always_inline)) inline
-
-// Offsets within a tile are small, and their type is that of the unrolled loops.
-// NOLINTBEGIN(bugprone-implicit-widening-of-multiplication-result)
 namespace krait::kernels {
 namespace {
-
-constexpr int64_t kStepBytes = 256;  // of a panel: 64 cells of 4 bytes
-
-using AliasedInt = int32_t __attribute__((may_alias));  // four activations
 
 // The accumulating instruction is written out: as an intrinsic, g++ 12 keeps some accumulators on the stack.
 KRAIT_AVX512_INLINE void dot_into(__m512i& sum, __m512i weights, __m512i a) {
   asm("vpdpbusd %2, %1, %0" : "+v"(sum) : "v"(weights), "v"(a));
-}
-KRAIT_AVX512_INLINE __m512i broadcast_four(const std::byte* four) {
-  __m512i wide;
-  asm("vpbroadcastd %1, %0" : "=v"(wide) : "m"(*reinterpret_cast<const AliasedInt*>(four)));
-  return wide;
 }
 /// The low and the high half of every byte. As a vector expression: g++ 12 warns inside of its own shift intrinsic.
 KRAIT_AVX512_INLINE __m512i low_halves(__m512i bytes) {
@@ -35,13 +21,9 @@ KRAIT_AVX512_INLINE __m512i high_halves(__m512i bytes) {
   return low_halves(reinterpret_cast<__m512i>(reinterpret_cast<__v16su>(bytes) >> 4));
 }
 
-KRAIT_AVX512_INLINE int32_t start_of(const std::byte* group) {
-  return reinterpret_cast<const ActivationGroup*>(group)->start;
-}
-
 /// Sums over stored weights, four k at a time by the instruction for it, from where the offset cancels.
 struct Dot {
-  KRAIT_AVX512_INLINE static __m512i begin(const std::byte* group) { return _mm512_set1_epi32(start_of(group)); }
+  KRAIT_AVX512_INLINE static __m512i begin(const std::byte* group) { return _mm512_set1_epi32(group_at(group).start); }
   KRAIT_AVX512_INLINE static __m512i end(__m512i sum, const std::byte*) { return sum; }
 
   template <int kRows, int kVectors>
@@ -49,7 +31,7 @@ struct Dot {
                                            __m512i (&sums)[kRows][kVectors]) {
 #pragma GCC unroll 6
     for (int r = 0; r < kRows; ++r) {
-      const __m512i four = broadcast_four(a + r * stride);
+      const __m512i four = broadcast_cell(a + r * stride);
 #pragma GCC unroll 4
       for (int v = 0; v < kVectors; ++v)
         dot_into(sums[r][v], weights[v], four);
@@ -61,7 +43,7 @@ struct Dot {
 struct PairsOfHalves {
   KRAIT_AVX512_INLINE static __m512i begin(const std::byte*) { return _mm512_setzero_si512(); }
   KRAIT_AVX512_INLINE static __m512i end(__m512i sum, const std::byte* group) {
-    return _mm512_add_epi32(_mm512_madd_epi16(sum, _mm512_set1_epi16(1)), _mm512_set1_epi32(start_of(group)));
+    return _mm512_add_epi32(_mm512_madd_epi16(sum, _mm512_set1_epi16(1)), _mm512_set1_epi32(group_at(group).start));
   }
 
   template <int kRows, int kVectors>
@@ -69,7 +51,7 @@ struct PairsOfHalves {
                                            __m512i (&sums)[kRows][kVectors]) {
 #pragma GCC unroll 6
     for (int r = 0; r < kRows; ++r) {
-      const __m512i four = broadcast_four(a + r * stride);
+      const __m512i four = broadcast_cell(a + r * stride);
 #pragma GCC unroll 4
       for (int v = 0; v < kVectors; ++v)
         sums[r][v] = _mm512_add_epi16(sums[r][v], _mm512_maddubs_epi16(weights[v], four));
@@ -110,7 +92,7 @@ struct Int8Pairs final {
     }
 #pragma GCC unroll 6
     for (int r = 0; r < kRows; ++r) {
-      const __m512i four = broadcast_four(a + r * stride);
+      const __m512i four = broadcast_cell(a + r * stride);
 #pragma GCC unroll 4
       for (int v = 0; v < kVectors; ++v) {
         const __m512i with_sign = _mm512_mask_sub_epi8(four, negative[v], _mm512_setzero_si512(), four);
@@ -146,9 +128,7 @@ KRAIT_AVX512_INLINE void load_scales(const std::byte* from, __m512 (&scales)[kVe
 #pragma GCC unroll 4
   for (int v = 0; v < kVectors; ++v) {
     const __m512i pairs = _mm512_load_si512(from + v / 2 * 64);
-    scales[v] =
-        _mm512_castsi512_ps(v % 2 == 0 ? reinterpret_cast<__m512i>(reinterpret_cast<__v16su>(pairs) << 16)
-                                       : _mm512_and_si512(pairs, _mm512_set1_epi32(static_cast<int>(0xffff0000u))));
+    scales[v] = v % 2 == 0 ? lower_bf16(pairs) : upper_bf16(pairs);
   }
 }
 
@@ -160,7 +140,7 @@ KRAIT_AVX512_INLINE void add_scaled(const std::byte* a, int64_t stride, const st
   load_scales<kVectors>(scales_at, scales);
 #pragma GCC unroll 6
   for (int r = 0; r < kRows; ++r) {
-    const __m512 row_scale = _mm512_set1_ps(reinterpret_cast<const ActivationGroup*>(a + r * stride)->scale);
+    const __m512 row_scale = _mm512_set1_ps(group_at(a + r * stride).scale);
 #pragma GCC unroll 4
     for (int v = 0; v < kVectors; ++v) {
       float* const sum = sums + (r * kVectors + v) * 16;
@@ -198,7 +178,7 @@ struct Tile final {
           _mm_prefetch(reinterpret_cast<const char*>(prefetch), _MM_HINT_T1);
           Step::template add<kRows, kVectors>(levels, args.a_stride, line, integers);
           levels += Step::kFormat.cell_k;
-          line += kStepBytes;
+          line += kLineBytes;
           prefetch += args.prefetch_bytes;
         }
         // Or the compiler would keep these sums in registers, and put the integers on the stack instead.
@@ -221,7 +201,7 @@ KRAIT_AVX512 void quantize(const float* from, int leaves, int64_t leaf_k, int64_
 
 template <class Step>
 constexpr TileTable make_table() {
-  return make_tile_table<Tile<Step>>(quantize<Step>, 1, TileCells());
+  return make_tile_table<Tile<Step>>(quantize<Step>, 1);
 }
 
 }  // namespace
@@ -232,6 +212,5 @@ constinit const TileTable kAvx512Int8 = make_table<Int8Pairs>();
 constinit const TileTable kAvx512Int4 = make_table<Int4Halves<PairsOfHalves>>();
 
 }  // namespace krait::kernels
-// NOLINTEND(bugprone-implicit-widening-of-multiplication-result)
 
 #endif  // __x86_64__

@@ -81,18 +81,19 @@ struct TileSums final {
 };
 
 /// A table of the functions Tile::run<rows, vectors>.
-template <class Tile, int... kCells>
-constexpr TileTable make_tile_table(RoundFunction round, int64_t activation_bytes,
-                                    std::integer_sequence<int, kCells...>) {
+template <class Tile>
+constexpr TileTable make_tile_table(RoundFunction round, int64_t activation_bytes) {
   TileTable table;
   table.round = round;
   table.activation_bytes = activation_bytes;
-  ((table.tile[kCells / kTileVectors][kCells % kTileVectors] =
-        &Tile::template run<kCells / kTileVectors + 1, kCells % kTileVectors + 1>),
-   ...);
+  [&]<int... kCells>(std::integer_sequence<int, kCells...>) {
+    ((table.tile[kCells / kTileVectors][kCells % kTileVectors] =
+          &Tile::template run<kCells / kTileVectors + 1, kCells % kTileVectors + 1>),
+     ...);
+  }
+  (std::make_integer_sequence<int, kTileRows * kTileVectors>());
   return table;
 }
-using TileCells = std::make_integer_sequence<int, kTileRows * kTileVectors>;
 
 extern const TileTable kPortableF32;
 extern const TileTable kPortableBf16;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <limits>
@@ -29,6 +30,11 @@ struct ActivationGroup final {
   float scale = 0;
   int32_t start = 0;  // -offset times the sum of the integers: where the sum over stored weights begins
 };
+
+/// The group whose head is there.
+__attribute__((always_inline)) inline const ActivationGroup& group_at(const std::byte* head) {
+  return *reinterpret_cast<const ActivationGroup*>(head);
+}
 
 /// The nearest integer, ties to even, of values between -2^21 and 2^21. Without a call, so that loops become vectors.
 inline int32_t nearest(float value) {

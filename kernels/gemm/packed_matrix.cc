@@ -11,8 +11,7 @@
 namespace krait::kernels {
 namespace {
 
-constexpr int64_t kCellBytes = 4;                           // of one column: an f32, a pair of bf16, integers
-constexpr int64_t kLineBytes = kPanelColumns * kCellBytes;  // of a panel: one cell of each column
+constexpr int64_t kCellBytes = kLineBytes / kPanelColumns;  // of one column: an f32, a pair of bf16, integers
 
 const IntegerFormat& format_of(DType dtype) {
   return dtype == DType::kI8 ? kInt8Format : kInt4Format;
@@ -50,13 +49,12 @@ template <class Visit>
 void for_each_group(const PackedMatrix& matrix, int64_t n_index, Visit visit) {
   const IntegerFormat& format = format_of(matrix.dtype);
   const int64_t column = n_index % kPanelColumns;
-  const int64_t scale_offset = column / 32 * 64 + column % 16 * 4 + column / 16 % 2 * 2;
   std::byte* group = matrix.data + n_index / kPanelColumns * matrix.panel_bytes();
   const int64_t leaf_k = matrix.leaf_k();
   for (int64_t first = 0; first < matrix.k; first += leaf_k) {
     for (int64_t begin = 0; begin < leaf_k; begin += format.group_k) {
       const int64_t count = std::min(leaf_k - begin, format.group_k);
-      visit(first + begin, count, group + scale_offset, group + kScaleBytes + column * kCellBytes);
+      visit(first + begin, count, group + scale_offset(column), group + kScaleBytes + column * kCellBytes);
       group += kScaleBytes + format.group_k / format.cell_k * kLineBytes;
     }
   }

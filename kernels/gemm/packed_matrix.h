@@ -9,7 +9,13 @@
 namespace krait::kernels {
 
 inline constexpr int64_t kPanelColumns = 64;
+inline constexpr int64_t kLineBytes = 4 * kPanelColumns;   // of a panel: a cell of 32 bits of each column
 inline constexpr int64_t kScaleBytes = 2 * kPanelColumns;  // of one group of a panel
+
+/// Bytes from the scales of a group to that of one column.
+constexpr int64_t scale_offset(int64_t column) {
+  return column / 32 * 64 + column % 16 * 4 + column / 16 % 2 * 2;
+}
 
 /// Whether matrices of this type hold integers and scales.
 constexpr bool is_quantized(DType dtype) {
