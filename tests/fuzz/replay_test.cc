@@ -7,11 +7,12 @@
 #include <set>
 
 #include "tests/fuzz/harness.h"
+#include "tests/support/golden.h"
 
 namespace krait::fuzz {
 namespace {
 
-const std::filesystem::path kFolder = std::filesystem::path(KRAIT_SOURCE_DIR) / "tests/fuzz";
+const std::filesystem::path kFolder = test::source_path("tests/fuzz");
 
 std::vector<std::filesystem::path> inputs_of(const std::string& name, const std::string& kind) {
   std::vector<std::filesystem::path> paths;

@@ -29,6 +29,10 @@ std::string source_path(std::string_view relative) {
   return fmt::format("{}/{}", KRAIT_SOURCE_DIR, relative);
 }
 
+std::string program_path(std::string_view name) {
+  return fmt::format("{}/bin/{}", KRAIT_BUILD_DIR, name);
+}
+
 Reference::Reference(const std::string& path) {
   auto file = SafetensorsFile::open(path);
   if (!file.ok()) throw std::runtime_error(to_string(file.error()));

@@ -15,6 +15,8 @@ namespace krait::test {
 std::string golden_path(std::string_view relative);
 /// Absolute path of a file of the source tree: source_path("deploy/demo_model").
 std::string source_path(std::string_view relative);
+/// Absolute path of a program of the build, by its name.
+std::string program_path(std::string_view name);
 
 /// A safetensors file of reference values. A missing file, a missing tensor or another dtype throws std::runtime_error:
 /// the test fails and says which.

@@ -18,7 +18,7 @@ struct Outcome final {
 Outcome run(const std::string& arguments, const std::string& input) {
   const test::ScratchDir folder;
   const std::string in = folder.write("in", input);
-  const std::string command = fmt::format("'{}/bin/krait-tokenize' {} < '{}' > '{}/out' 2> '{}/err'", KRAIT_BUILD_DIR,
+  const std::string command = fmt::format("'{}' {} < '{}' > '{}/out' 2> '{}/err'", test::program_path("krait-tokenize"),
                                           arguments, in, folder.path(), folder.path());
   const int status = std::system(command.c_str());
   return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, test::read_file(folder.path() + "/out"),
