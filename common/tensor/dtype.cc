@@ -59,6 +59,7 @@ std::string_view weight_type_name(DType dtype) {
 
 std::vector<std::string> weight_type_names() {
   std::vector<std::string> names;
+  names.reserve(std::size(kWeightTypes));
   for (const WeightType& type : kWeightTypes)
     names.emplace_back(type.name);
   return names;

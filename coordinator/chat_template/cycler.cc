@@ -23,7 +23,7 @@ class Joiner final : public Function {
 Value next(Run&, const Value& self, const Arguments& arguments) {
   const Parameters given(arguments, "next", {});
   auto& cycler = self.as<Cycler>();
-  const Value item = cycler.current();
+  Value item = cycler.current();
   cycler.at = (cycler.at + 1) % cycler.items.size();
   return item;
 }

@@ -66,8 +66,8 @@ StatementPtr Parser::parse_call_block() {
   ExpressionPtr expression = parse_expression();
   const auto* call = dynamic_cast<const Call*>(expression.get());
   if (call == nullptr) fail(parts.at, "a call is expected");
-  expression.release();
   std::unique_ptr<const Call> owned(call);
+  static_cast<void>(expression.release());
   const InFrame frame(*this, inside);
   parse_macro_body(parts, "endcall");
   return std::make_unique<CallBlock>(std::move(owned), std::move(parts));

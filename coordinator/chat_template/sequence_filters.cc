@@ -205,6 +205,7 @@ Value groupby(Run& run, const Value& self, const Arguments& arguments) {
   };
   auto all = collect(run.budget(), self);
   std::vector<Value> keys;
+  keys.reserve(all.size());
   for (const Value& item : all)
     keys.push_back(key_of(item));
   sort_by_keys(run.budget(), all, std::move(keys), false);

@@ -63,7 +63,7 @@ uint32_t StopStrings::next(uint32_t node, uint8_t byte) const {
 size_t StopStrings::bytes() const {
   size_t bytes = nodes_.size() * sizeof(Node);
   for (const std::string& stop : stops_)
-    bytes += sizeof(stop) + stop.size();
+    bytes += sizeof(std::string) + stop.size();
   return bytes;
 }
 
