@@ -13,6 +13,7 @@
 #include "common/base/file.h"
 #include "common/base/limits.h"
 #include "common/base/units.h"
+#include "common/weights/safetensors.h"
 #include "common/weights/shard_index.h"
 
 namespace krait {
@@ -51,7 +52,7 @@ Status add_content(Hash& hash, const CheckpointTensor& at) {
     // Divide first: bytes times i would overflow only for absurd tensors, but it costs nothing to be safe.
     const int64_t first =
         i + 1 == blocks ? bytes - static_cast<int64_t>(block.size()) : (bytes - kBlockBytes) / (kBlocks - 1) * i;
-    RETURN_IF_ERROR(at.file->read(*at.tensor, first, block));
+    RETURN_IF_ERROR(at.source->read(*at.tensor, first, block));
     hash.add(block.data(), block.size());
   }
   return {};
@@ -64,9 +65,24 @@ Result<std::shared_ptr<const Checkpoint>> Checkpoint::open(const std::string& mo
   checkpoint->directory_ = model_dir;
   RETURN_IF_ERROR(checkpoint->read_config());
   RETURN_IF_ERROR(checkpoint->add_tensors());
-  RETURN_IF_ERROR(checkpoint->check_plan());
-  RETURN_IF_ERROR(checkpoint->take_fingerprint());
+  RETURN_IF_ERROR(checkpoint->finish());
   return std::shared_ptr<const Checkpoint>(std::move(checkpoint));
+}
+
+Result<std::shared_ptr<const Checkpoint>> Checkpoint::make(CheckpointParts parts) {
+  std::shared_ptr<Checkpoint> checkpoint(new Checkpoint());
+  checkpoint->directory_ = std::move(parts.name);
+  checkpoint->config_json_ = std::move(parts.config_json);
+  RETURN_IF_ERROR(checkpoint->take_config());
+  for (auto& source : parts.sources)
+    RETURN_IF_ERROR(checkpoint->add_source(std::move(source)));
+  RETURN_IF_ERROR(checkpoint->finish());
+  return std::shared_ptr<const Checkpoint>(std::move(checkpoint));
+}
+
+Status Checkpoint::finish() {
+  RETURN_IF_ERROR(check_plan());
+  return take_fingerprint();
 }
 
 Status Checkpoint::read_config() {
@@ -75,6 +91,10 @@ Status Checkpoint::read_config() {
   if (entry_exists(generation_path)) {
     ASSIGN_OR_RETURN(generation_config_json_, read_text_file(generation_path, limits::kMaxConfigBytes));
   }
+  return take_config();
+}
+
+Status Checkpoint::take_config() {
   const Result<ModelConfig> config = parse_model_config(config_json_, generation_config_json_);
   if (!config.ok()) {
     return Error{config.error().code, fmt::format("{}/{}", directory_, config.error().message), config.error().param};
@@ -95,16 +115,19 @@ Status Checkpoint::add_tensors() {
 }
 
 Status Checkpoint::add_file(const std::string& name) {
-  ASSIGN_OR_RETURN(const std::shared_ptr<const SafetensorsFile> file, SafetensorsFile::open(directory_ + "/" + name));
-  files_.push_back(file);
-  for (const auto& [name_in_file, tensor] : file->tensors()) {
-    const auto [at, added] = tensors_.emplace(name_in_file, CheckpointTensor{file, &tensor});
+  ASSIGN_OR_RETURN(auto file, SafetensorsFile::open(directory_ + "/" + name));
+  return add_source(std::move(file));
+}
+
+Status Checkpoint::add_source(std::shared_ptr<const TensorSource> source) {
+  for (const auto& [name, tensor] : source->tensors()) {
+    const auto [at, added] = tensors_.emplace(name, CheckpointTensor{source, &tensor});
     if (!added) {
       return Error{Errc::kCorrupt,
-                   fmt::format("{}: tensor '{}' is in {} too", file->path(), name_in_file, at->second.file->path()),
-                   name_in_file};
+                   fmt::format("{}: tensor '{}' is in {} too", source->name(), name, at->second.source->name()), name};
     }
   }
+  sources_.push_back(std::move(source));
   return {};
 }
 
@@ -124,13 +147,13 @@ Status Checkpoint::add_indexed_files() {
     RETURN_IF_ERROR(add_file(file));
   for (const auto& [tensor, file] : weight_map) {
     const auto at = tensors_.find(tensor);
-    if (at == tensors_.end() || at->second.file->path() != directory_ + "/" + file) {
+    if (at == tensors_.end() || at->second.source->name() != directory_ + "/" + file) {
       return Error{Errc::kCorrupt, fmt::format("{}: tensor '{}' is not in {}", index_path, tensor, file), tensor};
     }
   }
   for (const auto& [tensor, entry] : tensors_) {
     if (!weight_map.contains(tensor)) {
-      return Error{Errc::kCorrupt, fmt::format("{}: tensor '{}' is not in the index", entry.file->path(), tensor),
+      return Error{Errc::kCorrupt, fmt::format("{}: tensor '{}' is not in the index", entry.source->name(), tensor),
                    tensor};
     }
   }
@@ -163,7 +186,7 @@ Status Checkpoint::check_plan() const {
       }
       const StoredTensor& tensor = *at->second.tensor;
       const auto bad = [&](Errc code, std::string_view what) {
-        return Error{code, fmt::format("{}: tensor '{}' {}", at->second.file->path(), name, what), name};
+        return Error{code, fmt::format("{}: tensor '{}' {}", at->second.source->name(), name, what), name};
       };
       if (tensor.shape != spec.stored_shape()) {
         return bad(Errc::kCorrupt,
@@ -176,8 +199,8 @@ Status Checkpoint::check_plan() const {
   }
   for (const auto& [name, entry] : tensors_) {
     if (!used.contains(name)) {
-      return Error{Errc::kCorrupt, fmt::format("{}: tensor '{}' is of no use to this model", entry.file->path(), name),
-                   name};
+      return Error{Errc::kCorrupt,
+                   fmt::format("{}: tensor '{}' is of no use to this model", entry.source->name(), name), name};
     }
   }
   return {};
@@ -191,7 +214,7 @@ Result<std::optional<SliceReader>> Checkpoint::slice(const TensorSpec& spec, con
     return Error{Errc::kCorrupt, fmt::format("{}: tensor '{}' is missing", directory_, spec.stored_name()),
                  spec.stored_name()};
   }
-  ASSIGN_OR_RETURN(SliceReader reader, SliceReader::make(at->second.file, *at->second.tensor, spec, partition, rank));
+  ASSIGN_OR_RETURN(SliceReader reader, SliceReader::make(at->second.source, *at->second.tensor, spec, partition, rank));
   return std::optional<SliceReader>(std::move(reader));
 }
 
@@ -212,8 +235,8 @@ Status Checkpoint::take_fingerprint() {
 }
 
 Status Checkpoint::check_unchanged() const {
-  for (const auto& file : files_)
-    RETURN_IF_ERROR(file->check_unchanged());
+  for (const auto& source : sources_)
+    RETURN_IF_ERROR(source->check_unchanged());
   return {};
 }
 

@@ -13,14 +13,21 @@
 #include "common/model/model_config.h"
 #include "common/model/model_plan.h"
 #include "common/model/partition.h"
-#include "common/weights/safetensors.h"
 #include "common/weights/slice_reader.h"
+#include "common/weights/tensor_source.h"
 
 namespace krait {
 
 struct CheckpointTensor final {
-  std::shared_ptr<const SafetensorsFile> file;
-  const StoredTensor* tensor = nullptr;  // of `file`
+  std::shared_ptr<const TensorSource> source;
+  const StoredTensor* tensor = nullptr;  // of `source`
+};
+
+/// What a checkpoint is made of, where that is not a folder of files.
+struct CheckpointParts final {
+  std::string name;         // what errors call it; also its directory()
+  std::string config_json;  // as config.json has it
+  std::vector<std::shared_ptr<const TensorSource>> sources;
 };
 
 /// Shared by all ranks of a process; reading is safe from any thread. Its files stay open, so that whatever takes their
@@ -32,6 +39,8 @@ class Checkpoint final {
   /// its shape and a float dtype, and every tensor of the files is used by the plan or harmless.
   /// Errors name the file, and the tensor or field in `param`.
   static Result<std::shared_ptr<const Checkpoint>> open(const std::string& model_dir);
+  /// The same of parts that are at hand, held to the same rules.
+  static Result<std::shared_ptr<const Checkpoint>> make(CheckpointParts parts);
 
   const std::string& directory() const { return directory_; }
   const ModelConfig& config() const { return plan_.config; }
@@ -57,9 +66,12 @@ class Checkpoint final {
  private:
   Checkpoint() = default;
   Status read_config();
+  Status take_config();
   Status add_tensors();
   Status add_file(const std::string& name);
+  Status add_source(std::shared_ptr<const TensorSource> source);
   Status add_indexed_files();
+  Status finish();
   Status check_plan() const;
   Status take_fingerprint();
 
@@ -68,7 +80,7 @@ class Checkpoint final {
   std::optional<std::string> generation_config_json_;
   ModelPlan plan_;
   std::string fingerprint_;
-  std::vector<std::shared_ptr<const SafetensorsFile>> files_;
+  std::vector<std::shared_ptr<const TensorSource>> sources_;
   std::map<std::string, CheckpointTensor, std::less<>> tensors_;
 };
 

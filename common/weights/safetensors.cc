@@ -45,11 +45,6 @@ Result<std::shared_ptr<const SafetensorsFile>> SafetensorsFile::open(const std::
   return std::shared_ptr<const SafetensorsFile>(std::move(file));
 }
 
-const StoredTensor* SafetensorsFile::find(std::string_view name) const {
-  const auto at = tensors_.find(name);
-  return at == tensors_.end() ? nullptr : &at->second;
-}
-
 Status SafetensorsFile::read(const StoredTensor& tensor, int64_t first, std::span<std::byte> out) const {
   CHECK(first >= 0 && first + static_cast<int64_t>(out.size()) <= tensor.bytes());
   return file_.read(tensor.offset + first, out);

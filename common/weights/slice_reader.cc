@@ -56,23 +56,23 @@ Shape at_least_one_axis(const Shape& shape) {
 
 }  // namespace
 
-Result<SliceReader> SliceReader::make(std::shared_ptr<const SafetensorsFile> file, const StoredTensor& whole,
+Result<SliceReader> SliceReader::make(std::shared_ptr<const TensorSource> source, const StoredTensor& whole,
                                       const TensorSpec& spec, const Partition& partition, int rank) {
   if (!is_float(whole.dtype)) {
     return Error{Errc::kUnsupported,
-                 fmt::format("{}: tensor '{}' is {}; F32, BF16 and F16 are served", file->path(), spec.stored_name(),
+                 fmt::format("{}: tensor '{}' is {}; F32, BF16 and F16 are served", source->name(), spec.stored_name(),
                              dtype_name(whole.dtype)),
                  spec.stored_name()};
   }
   if (whole.shape != spec.stored_shape()) {
-    return Error{Errc::kCorrupt, fmt::format("{}: tensor '{}' has another shape", file->path(), spec.stored_name()),
+    return Error{Errc::kCorrupt, fmt::format("{}: tensor '{}' has another shape", source->name(), spec.stored_name()),
                  spec.stored_name()};
   }
   SliceReader reader;
   const Shape shape = at_least_one_axis(spec.shape);
   const auto axis = static_cast<size_t>(spec.cut.axis);
   CHECK_LT(axis, shape.size());
-  reader.file_ = std::move(file);
+  reader.source_ = std::move(source);
   reader.whole_ = whole;
   reader.local_shape_ = krait::local_shape(spec, partition, rank);
   reader.parts_ = local_parts(spec, partition, rank);
@@ -103,7 +103,7 @@ Status SliceReader::read_piece(int64_t whole_element, std::span<float> out) {
   if (begin < window_begin_ || begin + bytes > window_begin_ + window_bytes) {
     window_.resize(static_cast<size_t>(std::min(std::max(bytes, kWindowBytes), whole_.bytes() - begin)));
     window_begin_ = begin;
-    if (Status read = file_->read(whole_, begin, window_); !read.ok()) {
+    if (Status read = source_->read(whole_, begin, window_); !read.ok()) {
       window_.clear();
       return read;
     }

@@ -10,28 +10,28 @@
 #include "common/model/partition.h"
 #include "common/model/tensor_spec.h"
 #include "common/tensor/stored_tensor.h"
-#include "common/weights/safetensors.h"
+#include "common/weights/tensor_source.h"
 
 namespace krait {
 
-/// The rank's slice of one tensor. A reader serves one thread; several readers may share a file.
+/// The rank's slice of one tensor. A reader serves one thread; several readers may share a source.
 class SliceReader final {
  public:
-  /// `whole` is a tensor of `file` with the spec's stored shape and a float dtype (f32, bf16, f16); else kCorrupt or
+  /// `whole` is a tensor of `source` with the spec's stored shape and a float dtype (f32, bf16, f16); else kCorrupt or
   /// kUnsupported, param the tensor's name. `rank` is below partition.world.
-  static Result<SliceReader> make(std::shared_ptr<const SafetensorsFile> file, const StoredTensor& whole,
+  static Result<SliceReader> make(std::shared_ptr<const TensorSource> source, const StoredTensor& whole,
                                   const TensorSpec& spec, const Partition& partition, int rank);
 
   /// The slice's own shape; an extent may be 0.
   const Shape& local_shape() const { return local_shape_; }
-  DType file_dtype() const { return whole_.dtype; }
+  DType stored_dtype() const { return whole_.dtype; }
   /// All axes but the last, multiplied; a tensor of one axis is one row.
   int64_t rows() const { return rows_; }
   /// Elements of a row: the last axis.
   int64_t row_elements() const { return row_elements_; }
 
   /// Row `local_row` of the slice, converted exactly; out.size() == row_elements(). Small rows read best in ascending
-  /// order: they are read ahead. Errors: SafetensorsFile::read.
+  /// order: they are read ahead. Errors: TensorSource::read.
   Status read_row(int64_t local_row, std::span<float> out);
   /// The whole slice, row-major; out.size() == rows() * row_elements().
   Status read_all(std::span<float> out);
@@ -43,7 +43,7 @@ class SliceReader final {
   SliceReader() = default;
   Status read_piece(int64_t whole_element, std::span<float> out);
 
-  std::shared_ptr<const SafetensorsFile> file_;
+  std::shared_ptr<const TensorSource> source_;
   StoredTensor whole_;
   Shape local_shape_;
   std::vector<Range> parts_;       // of the cut axis

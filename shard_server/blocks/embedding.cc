@@ -37,7 +37,8 @@ class EmbeddingBlock final : public Block {
     stream.parallel_for(static_cast<int64_t>(ids.size()), 1, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
         const int64_t first = ids[static_cast<size_t>(i)] * row_bytes_;
-        Status read = table_.file->read(*table_.tensor, first, {out + i * row_bytes_, static_cast<size_t>(row_bytes_)});
+        Status read =
+            table_.source->read(*table_.tensor, first, {out + i * row_bytes_, static_cast<size_t>(row_bytes_)});
         if (read.ok()) continue;
         const std::scoped_lock lock(mutex);
         failed = std::move(read);
@@ -45,7 +46,7 @@ class EmbeddingBlock final : public Block {
       }
     });
     RETURN_IF_ERROR(failed);
-    return table_.file->check_unchanged();
+    return table_.source->check_unchanged();
   }
 
   CheckpointTensor table_;

@@ -45,14 +45,14 @@ bool Reference::has(std::string_view name) const {
 
 const Shape& Reference::shape(std::string_view name) const {
   const StoredTensor* view = file_->find(name);
-  if (view == nullptr) throw std::runtime_error(fmt::format("{} has no tensor {}", file_->path(), name));
+  if (view == nullptr) throw std::runtime_error(fmt::format("{} has no tensor {}", file_->name(), name));
   return view->shape;
 }
 
 const StoredTensor& Reference::get(std::string_view name, DType dtype) const {
   const StoredTensor* view = file_->find(name);
   if (view == nullptr || view->dtype != dtype) {
-    throw std::runtime_error(fmt::format("{} has no {} tensor {}", file_->path(), dtype_name(dtype), name));
+    throw std::runtime_error(fmt::format("{} has no {} tensor {}", file_->name(), dtype_name(dtype), name));
   }
   return *view;
 }

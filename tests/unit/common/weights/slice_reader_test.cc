@@ -77,7 +77,7 @@ void check_all_slices(const std::string& config_json, int world, std::vector<dou
     for (const TensorSpec& spec : block.tensors) {
       const CheckpointTensor& at = *(*checkpoint)->find(spec.stored_name());
       std::vector<float> stored(static_cast<size_t>(at.tensor->elements()));
-      ASSERT_TRUE(at.file->read(*at.tensor, 0, std::as_writable_bytes(std::span(stored))).ok());
+      ASSERT_TRUE(at.source->read(*at.tensor, 0, std::as_writable_bytes(std::span(stored))).ok());
       std::vector<float> whole;
       for (const int64_t element : test::stored_elements(spec))
         whole.push_back(stored.at(static_cast<size_t>(element)));
@@ -186,7 +186,7 @@ TEST(SliceReader, EveryFloatDtypeBecomesFloat32AndOddAddressesDoNoHarm) {
     const TensorSpec spec{.name = "t", .shape = {2, 4}};
     auto reader = SliceReader::make(*file, *(*file)->find("t"), spec, Partition{}, 0);
     ASSERT_TRUE(reader.ok());
-    EXPECT_EQ(reader->file_dtype(), dtype);
+    EXPECT_EQ(reader->stored_dtype(), dtype);
     const std::vector<float> got = read(*reader);
     EXPECT_EQ(std::memcmp(got.data(), expected.data(), got.size() * sizeof(float)), 0) << dtype_name(dtype);
   }
