@@ -20,6 +20,7 @@ int64_t tiles_of(const AttentionRun& run) {
 }  // namespace
 
 void append_kv(Stream& stream, const AppendKvArgs& args) {
+  const KernelTimer timer(stream, KernelKind::kAttention);
   const int64_t head_dim = args.pages.head_dim;
   stream.parallel_for(args.pages.heads, 1, [&](int64_t begin, int64_t end) {
     for (const AttentionRun& run : args.runs) {
@@ -54,6 +55,7 @@ void read_kv(const KvPages& pages, int64_t head, std::span<const int32_t> page_i
 }
 
 void paged_attention(Stream& stream, const PagedAttentionArgs& args) {
+  const KernelTimer timer(stream, KernelKind::kAttention);
   const CpuPath path = stream.path();
   for (const AttentionRun& run : args.runs)
     CHECK_GE(static_cast<int64_t>(run.pages.size()) * kPageTokens, run.position + run.rows);

@@ -42,6 +42,7 @@ Turn turn_of(float angle) {
 }  // namespace
 
 void rotary(Stream& stream, const RotaryArgs& args) {
+  const KernelTimer timer(stream, KernelKind::kAttention);
   const int64_t half = args.head_dim / 2;
   stream.parallel_for(half, 1, [&](int64_t begin, int64_t end) {
     for (const AttentionRun& run : args.runs) {

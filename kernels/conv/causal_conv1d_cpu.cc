@@ -9,6 +9,7 @@
 namespace krait::kernels {
 
 void causal_conv1d(Stream& stream, const CausalConv1dArgs& args) {
+  const KernelTimer timer(stream, KernelKind::kConv);
   CHECK_EQ(args.channels % kChannelBlock, 0);
   CHECK_GE(args.kernel, 2);
   CHECK_LE(args.kernel, limits::kMaxConvKernel);

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <optional>
 #include <system_error>
 #include <thread>
@@ -170,6 +171,10 @@ void Stream::parallel_for(int64_t count, int64_t grain, FunctionRef<void(int64_t
     const int64_t end = std::min(count, grains * (worker + 1) / ranges * grain);
     if (begin < end) work(begin, end);
   });
+}
+
+int64_t KernelTimer::clock_ns() {
+  return std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1);
 }
 
 }  // namespace krait::kernels

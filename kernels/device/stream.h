@@ -6,6 +6,7 @@
 
 #include "kernels/device/cpu_path.h"
 #include "kernels/device/function_ref.h"
+#include "kernels/device/kernel_times.h"
 
 namespace krait::kernels {
 
@@ -40,9 +41,33 @@ class Stream final {
   /// element the same bits whichever range it falls into.
   void parallel_for(int64_t count, int64_t grain, FunctionRef<void(int64_t begin, int64_t end)> work);
 
+  /// Kernels add what they take to `times` from now on; null: they do not look at the clock. It outlives that.
+  void time_kernels(KernelTimes* times) { times_ = times; }
+  KernelTimes* times() const { return times_; }
+
  private:
   class Team;
   std::unique_ptr<Team> team_;
+  KernelTimes* times_ = nullptr;
+};
+
+/// A kernel's first line: what it takes until it returns goes to its kind.
+class KernelTimer final {
+ public:
+  KernelTimer(const Stream& stream, KernelKind kind)
+      : times_(stream.times()), kind_(kind), begin_ns_(times_ == nullptr ? 0 : clock_ns()) {}
+  ~KernelTimer() {
+    if (times_ != nullptr) times_->ns[static_cast<size_t>(kind_)] += clock_ns() - begin_ns_;
+  }
+  KernelTimer(const KernelTimer&) = delete;
+  KernelTimer& operator=(const KernelTimer&) = delete;
+
+ private:
+  static int64_t clock_ns();
+
+  KernelTimes* const times_;
+  const KernelKind kind_;
+  const int64_t begin_ns_;
 };
 
 }  // namespace krait::kernels

@@ -237,6 +237,7 @@ int64_t gemm_workspace_bytes(int64_t max_m, int64_t k, DType dtype) {
 }
 
 void gemm(Stream& stream, const GemmArgs& args) {
+  const KernelTimer timer(stream, KernelKind::kGemm);
   check_args(args);
   const PackedMatrix& weights = *args.weights;
   if (args.m == 0 || args.column_begin == (args.column_end < 0 ? weights.n : args.column_end)) return;

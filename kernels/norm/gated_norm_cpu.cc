@@ -12,6 +12,7 @@
 namespace krait::kernels {
 
 void sum_squares(Stream& stream, const SumSquaresArgs& args) {
+  const KernelTimer timer(stream, KernelKind::kNorm);
   CHECK(args.leaves >= 1 && args.leaves <= limits::kLeaves);
   CHECK_EQ(args.width % args.leaves, 0);
   const CpuPath path = stream.path();
@@ -21,6 +22,7 @@ void sum_squares(Stream& stream, const SumSquaresArgs& args) {
 }
 
 void scale_by_root_mean(Stream& stream, const ScaleByRootMeanArgs& args) {
+  const KernelTimer timer(stream, KernelKind::kNorm);
   const CpuPath path = stream.path();
   stream.parallel_for(
       args.rows, 1, [&args, path](int64_t begin, int64_t end) { KRAIT_SIMD_CALL(path, scale_rows, args, begin, end); });

@@ -24,6 +24,7 @@ void convert_row(const std::byte* from, DType dtype, int64_t width, float* to) {
 
 void widen_rows(Stream& stream, const std::byte* rows, DType dtype, int64_t count, int64_t width, float* out,
                 int64_t out_stride) {
+  const KernelTimer timer(stream, KernelKind::kPointwise);
   CHECK(dtype == DType::kF32 || dtype == DType::kBF16 || dtype == DType::kF16);
   const int64_t row_bytes = width * dtype_bytes(dtype);
   stream.parallel_for(count, 1, [&](int64_t begin, int64_t end) {
@@ -34,6 +35,7 @@ void widen_rows(Stream& stream, const std::byte* rows, DType dtype, int64_t coun
 
 void gather_rows(Stream& stream, const float* x, int64_t x_stride, std::span<const int32_t> rows, int64_t width,
                  float* out, int64_t out_stride) {
+  const KernelTimer timer(stream, KernelKind::kPointwise);
   stream.parallel_for(static_cast<int64_t>(rows.size()), 1, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       std::memcpy(out + i * out_stride, x + rows[static_cast<size_t>(i)] * x_stride,
@@ -44,6 +46,7 @@ void gather_rows(Stream& stream, const float* x, int64_t x_stride, std::span<con
 
 void add_rows(Stream& stream, float* h, int64_t h_stride, const float* delta, int64_t delta_stride, int64_t rows,
               int64_t width) {
+  const KernelTimer timer(stream, KernelKind::kPointwise);
   stream.parallel_for(rows, 1, [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
       float* to = h + row * h_stride;

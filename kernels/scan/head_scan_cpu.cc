@@ -11,6 +11,7 @@
 namespace krait::kernels {
 
 void head_steps(Stream& stream, const HeadStepsArgs& args) {
+  const KernelTimer timer(stream, KernelKind::kScan);
   const CpuPath path = stream.path();
   stream.parallel_for(args.rows, 1, [&args, path](int64_t begin, int64_t end) {
     KRAIT_SIMD_CALL(path, head_steps_rows, args, begin, end);
@@ -18,6 +19,7 @@ void head_steps(Stream& stream, const HeadStepsArgs& args) {
 }
 
 void head_scan(Stream& stream, const HeadScanArgs& args) {
+  const KernelTimer timer(stream, KernelKind::kScan);
   CHECK_EQ(args.channels % kChannelBlock, 0);
   CHECK_GE(args.state_size, 1);
   CHECK_LE(args.state_size, limits::kMaxStateSize);

@@ -11,6 +11,7 @@
 namespace krait::kernels {
 
 void selective_scan(Stream& stream, const SelectiveScanArgs& args) {
+  const KernelTimer timer(stream, KernelKind::kScan);
   CHECK_EQ(args.channels % kChannelBlock, 0);
   CHECK_GE(args.state_size, 1);
   CHECK_LE(args.state_size, limits::kMaxStateSize);

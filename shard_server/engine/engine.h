@@ -61,7 +61,9 @@ class Engine final {
   Result<wire::StepDone> step(const wire::Step& step, collectives::GroupCommunicators& communicators,
                               const Clock& clock);
 
-  // For tests.
+  // For tests and measurements.
+  /// Where the time of steps from now on goes is added to `times`; null: nobody looks. Between steps only.
+  void time_kernels(kernels::KernelTimes* times) { stream_->time_kernels(times); }
   void set_logit_tap(LogitTap tap) { sampler_->set_tap(std::move(tap)); }
   /// This rank's part of the state in `slot`, whose sequence has read that many tokens.
   void export_state(int32_t slot, int64_t tokens, WholeState& whole) const;

@@ -83,6 +83,7 @@ Status Sampler::pass(const BlockContext& context, std::span<const LogitRow* cons
       for (size_t i = 0; i < rows.size(); ++i)
         tap_(rows[i]->row, std::span(full_ + i * width, width));
     }
+    const kernels::KernelTimer timer(context.stream, kernels::KernelKind::kSampling);
     context.stream.run([&](int worker) {
       for (size_t i = static_cast<size_t>(worker); i < rows.size(); i += static_cast<size_t>(threads)) {
         finish_whole_row(context, *rows[i], std::span(full_ + i * width, width), worker);
@@ -101,7 +102,8 @@ Status Sampler::pass(const BlockContext& context, std::span<const LogitRow* cons
   return {};
 }
 
-Status Sampler::exchange_candidates(const BlockContext& context, std::span<const LogitRow* const> rows) {
+void Sampler::find_candidates(const BlockContext& context, std::span<const LogitRow* const> rows) {
+  const kernels::KernelTimer timer(context.stream, kernels::KernelKind::kSampling);
   const Range range = head_.vocabulary();
   context.stream.parallel_for(static_cast<int64_t>(rows.size()), 1, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
@@ -121,6 +123,10 @@ Status Sampler::exchange_candidates(const BlockContext& context, std::span<const
                                                    row.sequence->noise_key(row.position));
     }
   });
+}
+
+Status Sampler::exchange_candidates(const BlockContext& context, std::span<const LogitRow* const> rows) {
+  find_candidates(context, rows);
   const auto bytes = static_cast<int64_t>(rows.size() * sizeof(Candidate));
   RETURN_IF_ERROR(context.communicator.all_gather(bytes, candidates_.data(), all_candidates_.data()));
   for (size_t i = 0; i < rows.size(); ++i) {

@@ -47,6 +47,7 @@ class Sampler final {
  private:
   bool by_candidate(const LogitRow& row) const;
   Status pass(const BlockContext& context, std::span<const LogitRow* const> rows, bool whole_rows, Digest& digest);
+  void find_candidates(const BlockContext& context, std::span<const LogitRow* const> rows);
   Status exchange_candidates(const BlockContext& context, std::span<const LogitRow* const> rows);
   void finish_whole_row(const BlockContext& context, const LogitRow& row, std::span<float> logits, int worker);
   void describe(kernels::CpuPath path, std::span<const float> logits, int32_t top, wire::TokenInfo& token) const;

@@ -5,6 +5,7 @@
 #include <time.h>
 
 #include <atomic>
+#include <chrono>
 #include <thread>
 #include <vector>
 
@@ -125,6 +126,28 @@ TEST(StreamDeathTest, NestedUseIsAProgrammersError) {
         });
       },
       "busy");
+}
+
+TEST(StreamTest, KernelsCountTheirTimeWhenAsked) {
+  Stream stream({.threads = 2});
+  KernelTimes times;
+  const auto spend = [&](KernelKind kind) {
+    const KernelTimer timer(stream, kind);
+    std::this_thread::sleep_for(std::chrono::microseconds(10));
+  };
+  spend(KernelKind::kScan);
+  EXPECT_EQ(times.ns, KernelTimes{}.ns) << "nobody has asked";
+  stream.time_kernels(&times);
+  spend(KernelKind::kScan);
+  spend(KernelKind::kNorm);
+  stream.time_kernels(nullptr);
+  const KernelTimes before = times;
+  spend(KernelKind::kGemm);
+  EXPECT_EQ(times.ns, before.ns) << "nobody asks any more";
+  for (size_t kind = 0; kind < kKernelKinds; ++kind) {
+    const bool ran = kind == static_cast<size_t>(KernelKind::kScan) || kind == static_cast<size_t>(KernelKind::kNorm);
+    EXPECT_EQ(times.ns[kind] >= 10'000, ran) << kKernelKindNames[kind];
+  }
 }
 
 }  // namespace
