@@ -6,9 +6,28 @@
 #include "common/base/check.h"
 #include "common/base/limits.h"
 #include "common/base/log.h"
+#include "common/base/process.h"
 #include "common/base/units.h"
 
 namespace krait::shard {
+namespace {
+
+/// Of a rank's part of the memory that is free before loading, less its weights, what states may take.
+constexpr double kStateShare = 0.4;
+
+}  // namespace
+
+Status share_host(RankOptions& options, const Checkpoint& checkpoint, std::span<const double> shares,
+                  int64_t host_ranks) {
+  options.may_spin = host_ranks * options.threads + 1 <= allowed_cores();
+  ASSIGN_OR_RETURN(const auto partition, make_partition(checkpoint.config(), options.world, shares));
+  const int64_t weights = kept_bytes(checkpoint.plan(), partition, options.rank, options.dtype);
+  // Memory is shared by the ranks of a host, addresses are this process's own.
+  const int64_t free_bytes = std::min(available_memory_bytes() / host_ranks, address_space_left_bytes());
+  const int64_t left = std::max<int64_t>(0, free_bytes - weights);
+  options.state_memory_bytes = static_cast<int64_t>(static_cast<double>(left) * kStateShare);
+  return {};
+}
 
 EngineRank::EngineRank(RankOptions options, std::shared_ptr<const Checkpoint> checkpoint, const Clock& clock)
     : options_(std::move(options)), checkpoint_(std::move(checkpoint)), clock_(clock) {}

@@ -6,6 +6,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 
 #include "common/base/clock.h"
@@ -29,6 +30,11 @@ struct RankOptions final {
   std::shared_ptr<collectives::LoopbackHub> (*hub_of)(const std::string& bootstrap) = nullptr;  // loopback only
   std::function<void(Engine&)> on_load;                                                         // for tests: taps
 };
+
+/// What a rank may take of this host, which `host_ranks` ranks share: whether it spins, and the memory of its states.
+/// `options` has its rank, world, dtype and threads. Errors are make_partition's.
+Status share_host(RankOptions& options, const Checkpoint& checkpoint, std::span<const double> shares,
+                  int64_t host_ranks);
 
 class EngineRank final : public RankModel {
  public:

@@ -18,13 +18,9 @@
 #include "kernels/device/cpu_path.h"
 #include "shard_server/collectives/registry.h"
 #include "shard_server/service/engine_rank.h"
-#include "shard_server/weights/weight_loader.h"
 
 namespace krait::shard {
 namespace {
-
-/// Of a rank's part of the memory that is free before loading, less its weights, what states may take.
-constexpr double kStateShare = 0.4;
 
 constexpr int kStopAtOnce = 2;  // stop requests (shard_loop.h)
 
@@ -96,15 +92,8 @@ Status ShardDaemon::open() {
   CHECK(dtype.has_value());  // the settings take no other
   rank.dtype = *dtype;
   rank.threads = static_cast<int>(options_.threads);
-  const int64_t host_ranks = std::max(options_.host_ranks, options_.world);
-  rank.may_spin = host_ranks * options_.threads + 1 <= allowed_cores();
   rank.slots = static_cast<uint32_t>(options_.slots);
-  ASSIGN_OR_RETURN(const auto partition, make_partition(checkpoint_->config(), rank.world, shares_));
-  const int64_t weights = kept_bytes(checkpoint_->plan(), partition, rank.rank, rank.dtype);
-  // Memory is shared by the ranks of a host, addresses are this process's own.
-  const int64_t free_bytes = std::min(available_memory_bytes() / host_ranks, address_space_left_bytes());
-  const int64_t left = std::max<int64_t>(0, free_bytes - weights);
-  rank.state_memory_bytes = static_cast<int64_t>(static_cast<double>(left) * kStateShare);
+  RETURN_IF_ERROR(share_host(rank, *checkpoint_, shares_, std::max(options_.host_ranks, options_.world)));
   rank.communicator = communicator;
   auto engine_rank = std::make_unique<EngineRank>(rank, checkpoint_, clock_);
   worker_ = std::make_unique<RankWorker>(std::make_unique<RankExecutor>(join_.rank, std::move(engine_rank)),

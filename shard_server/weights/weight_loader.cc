@@ -21,8 +21,6 @@ DType packed_type(const TensorSpec& spec, DType dtype) {
   return spec.packing == Packing::kFineMatrix && dtype == DType::kI4 ? DType::kI8 : dtype;
 }
 
-namespace {
-
 int64_t kept_bytes(const TensorSpec& spec, const Partition& partition, int rank, DType dtype) {
   const Shape shape = local_shape(spec, partition, rank);
   int64_t elements = 1;
@@ -36,8 +34,6 @@ int64_t kept_bytes(const TensorSpec& spec, const Partition& partition, int rank,
   }
   return kernels::packed_bytes(packed_type(spec, dtype), shape[0], round_up(shape[1], leaves), leaves);
 }
-
-}  // namespace
 
 int64_t kept_bytes(const ModelPlan& plan, const Partition& partition, int rank, DType dtype) {
   int64_t bytes = 0;

@@ -29,6 +29,9 @@ struct MatrixRows final {
 /// The type in which a matrix of such a spec is packed, in a run whose weights have type `dtype`.
 DType packed_type(const TensorSpec& spec, DType dtype);
 
+/// Bytes that a rank will keep of one tensor, as a block that reads it for itself keeps it.
+int64_t kept_bytes(const TensorSpec& spec, const Partition& partition, int rank, DType dtype);
+
 /// Bytes that a rank will keep of a model's tensors, but for the few that pad channels. The embedding stays in its
 /// file.
 int64_t kept_bytes(const ModelPlan& plan, const Partition& partition, int rank, DType dtype);
