@@ -1,28 +1,16 @@
 // The command krait-tokenize as people call it.
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 
-#include <cstdlib>
-
+#include "tests/support/command.h"
 #include "tests/unit/coordinator/tokenizer/reference_cases.h"
 
 namespace krait::tokenizer {
 namespace {
 
-struct Outcome final {
-  int exit_code = -1;
-  std::string out;
-  std::string err;
-};
+using test::Outcome;
 
 Outcome run(const std::string& arguments, const std::string& input) {
-  const test::ScratchDir folder;
-  const std::string in = folder.write("in", input);
-  const std::string command = fmt::format("'{}' {} < '{}' > '{}/out' 2> '{}/err'", test::program_path("krait-tokenize"),
-                                          arguments, in, folder.path(), folder.path());
-  const int status = std::system(command.c_str());
-  return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, test::read_file(folder.path() + "/out"),
-          test::read_file(folder.path() + "/err")};
+  return test::run_command("krait-tokenize", arguments, input);
 }
 
 TEST(KraitTokenize, WritesWhatTheCasesHave) {
