@@ -48,7 +48,8 @@ std::string config_of(const PublishedShape& shape) {
       types[static_cast<size_t>(layer)] = R"("hybrid")";
     text += fmt::format(R"(, "layers_block_type": [{}])", fmt::join(types, ", "));
   }
-  return text + "}";
+  text += '}';
+  return text;
 }
 
 }  // namespace

@@ -1,0 +1,188 @@
+#include "deploy/tools/bench_report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <numeric>
+
+#include "common/base/units.h"
+
+namespace krait::tools {
+namespace {
+
+/// The value that a share `q` of them does not exceed; 0 where there are none.
+double quantile(std::vector<double> values, double q) {
+  if (values.empty()) return 0;
+  const auto at = values.begin() + static_cast<std::ptrdiff_t>(q * static_cast<double>(values.size() - 1) + 0.5);
+  std::nth_element(values.begin(), at, values.end());
+  return *at;
+}
+
+template <class Field>
+double median(const std::vector<PhaseFigures>& runs, Field field) {
+  std::vector<double> values;
+  for (const PhaseFigures& run : runs)
+    values.push_back(field(run));
+  return quantile(values, 0.5);
+}
+
+/// One column of the table and one field of the JSON.
+struct Figure final {
+  const char* name;
+  double (*of)(const PhaseFigures&);
+};
+constexpr Figure kFigures[] = {
+    {"prompt_tokens_per_s", [](const PhaseFigures& f) { return f.prompt_rate; }},
+    {"generated_tokens_per_s", [](const PhaseFigures& f) { return f.generated_rate; }},
+    {"first_token_ms", [](const PhaseFigures& f) { return f.first_token_ms; }},
+    {"between_tokens_p50_ms", [](const PhaseFigures& f) { return f.between_p50_ms; }},
+    {"between_tokens_p99_ms", [](const PhaseFigures& f) { return f.between_p99_ms; }},
+    {"rows_per_step", [](const PhaseFigures& f) { return f.rows_per_step; }},
+    {"reading_share", [](const PhaseFigures& f) { return f.reading_share; }},
+    {"multiplying_share", [](const PhaseFigures& f) { return f.multiplying_share; }},
+    {"roofline_share", [](const PhaseFigures& f) { return f.roofline_share; }},
+    {"cores_used", [](const PhaseFigures& f) { return f.cores_used; }},
+    {"read_gbytes_per_s", [](const PhaseFigures& f) { return f.peaks.read_gbytes; }},
+    {"peak_gops", [](const PhaseFigures& f) { return f.peaks.gops; }},
+};
+
+/// A number, or null for "none".
+nlohmann::ordered_json number_or_null(double value) {
+  return value == 0 ? nlohmann::ordered_json() : nlohmann::ordered_json(value);
+}
+
+/// The same for the table.
+std::string cell(double value, int decimals, double factor = 1) {
+  return value == 0 ? "-" : fmt::format("{:.{}f}", value * factor, decimals);
+}
+
+/// Name and milliseconds of everything that a step's time went to, in the order of the report.
+std::vector<std::pair<std::string, double>> parts_of(const PhaseProfile& profile) {
+  std::vector<std::pair<std::string, double>> parts;
+  double known_ms = 0;
+  const auto add = [&](std::string name, double ns) {
+    parts.emplace_back(std::move(name), ns / kMs);
+    known_ms += ns / kMs;
+  };
+  for (size_t kind = 0; kind < kernels::kKernelKinds; ++kind)
+    add(std::string(kernels::kKernelKindNames[kind]), profile.step.kernel_ns[kind]);
+  for (int op = 0; op < collectives::kOpKinds; ++op) {
+    const auto name = collectives::op_name(static_cast<collectives::OpKind>(op));
+    if (profile.step.collective_ns[static_cast<size_t>(op)] == 0) continue;
+    add(std::string(name), profile.step.collective_ns[static_cast<size_t>(op)]);
+    add(fmt::format("{}_wait", name), profile.step.wait_ns[static_cast<size_t>(op)]);
+  }
+  const double engine_ms = profile.step.total_ns / kMs;
+  parts.emplace_back("other", std::max(0.0, engine_ms - known_ms));
+  parts.emplace_back("between_steps", std::max(0.0, profile.step_ms - engine_ms));
+  return parts;
+}
+
+std::string title_of(const Phase& phase) {
+  return phase.load == Load::kPrefill ? "prefill" : fmt::format("{} {}", load_name(phase.load), phase.batch);
+}
+
+}  // namespace
+
+PhaseFigures figures_of(const PhaseRun& run, const Roofline& roofline, const Peaks& peaks) {
+  PhaseFigures figures;
+  figures.peaks = peaks;
+  figures.prompt_rate = static_cast<double>(run.prompt_tokens()) / run.seconds;
+  figures.generated_rate = static_cast<double>(run.generated_tokens()) / run.seconds;
+  figures.first_token_ms = run.first_token_ms;
+  figures.cores_used = run.core_seconds / run.seconds;
+  figures.between_p50_ms = quantile(run.between_ms, 0.5);
+  figures.between_p99_ms = quantile(run.between_ms, 0.99);
+  figures.rows_per_step =
+      static_cast<double>(run.prompt_tokens() + run.generated_tokens()) / static_cast<double>(run.steps.size());
+  Work all;
+  double roof_seconds = 0;
+  for (const StepRecord& step : run.steps) {
+    const Work work = roofline.of(step);
+    all = all + work;
+    roof_seconds += Roofline::seconds(work, peaks);
+  }
+  figures.reading_share = all.bytes / peaks.read_gbytes * 1e-9 / run.seconds;
+  figures.multiplying_share = peaks.gops > 0 ? all.operations / peaks.gops * 1e-9 / run.seconds : 0;
+  figures.roofline_share = roof_seconds / run.seconds;
+  return figures;
+}
+
+PhaseProfile profile_of(const PhaseRun& run) {
+  PhaseProfile profile;
+  const double share = 1.0 / static_cast<double>(run.steps.size());
+  profile.step_ms = run.seconds * 1e3 * share;
+  profile.rows_per_step = static_cast<double>(run.prompt_tokens() + run.generated_tokens()) * share;
+  for (const StepRecord& step : run.steps) {
+    profile.step.total_ns += step.profile->total_ns * share;
+    for (size_t kind = 0; kind < kernels::kKernelKinds; ++kind)
+      profile.step.kernel_ns[kind] += step.profile->kernel_ns[kind] * share;
+    for (size_t op = 0; op < collectives::kOpKinds; ++op) {
+      profile.step.collective_ns[op] += step.profile->collective_ns[op] * share;
+      profile.step.wait_ns[op] += step.profile->wait_ns[op] * share;
+    }
+  }
+  return profile;
+}
+
+std::string table_of(const BenchSubject& subject, const std::vector<PhaseReport>& phases) {
+  std::string text = fmt::format(
+      "{} {}, ranks {}, threads of each {}, {}: {:.1f} MiB of weights, {:.2f} MiB a state; prompt {}, generate {}, "
+      "steps "
+      "up "
+      "to {} ms, medians of {}\n\n",
+      subject.model, subject.dtype, subject.ranks, subject.threads, subject.path,
+      static_cast<double>(subject.weight_bytes) / kMiB, static_cast<double>(subject.state_bytes) / kMiB,
+      subject.sizes.prompt, subject.sizes.generate, subject.max_step_ms, subject.repeat);
+  text += fmt::format("{:<12}{:>11}{:>11}{:>12}{:>10}{:>10}{:>11}{:>10}{:>7}{:>8}{:>8}\n", "", "prompt/s", "gener./s",
+                      "1st tok ms", "p50 ms", "p99 ms", "rows/step", "roofline", "cores", "GB/s", "Gop/s");
+  for (const PhaseReport& report : phases) {
+    const auto of = [&](size_t figure) { return median(report.runs, kFigures[figure].of); };
+    text += fmt::format("{:<12}{:>11}{:>11}{:>12}{:>10}{:>10}{:>11}{:>8} %{:>7}{:>8}{:>8}\n", title_of(report.phase),
+                        cell(of(0), 1), cell(of(1), 1), cell(of(2), 1), cell(of(3), 2), cell(of(4), 2), cell(of(5), 1),
+                        cell(of(8), 1, 100), cell(of(9), 2), cell(of(10), 1), cell(of(11), 0));
+  }
+  text += "\nWhere a step's time goes, in % (a run of its own, one step at a time):\n";
+  for (const PhaseReport& report : phases) {
+    text += fmt::format("{:<12}{:8.2f} ms ", title_of(report.phase), report.profile.step_ms);
+    for (const auto& [name, ms] : parts_of(report.profile)) {
+      if (ms >= report.profile.step_ms * 5e-4)
+        text += fmt::format(" {} {:.1f}", name, ms / report.profile.step_ms * 100);
+    }
+    text += "\n";
+  }
+  return text;
+}
+
+nlohmann::ordered_json json_of(const BenchSubject& subject, const std::vector<PhaseReport>& phases) {
+  nlohmann::ordered_json out = {
+      {"model", subject.model},
+      {"dtype", subject.dtype},
+      {"path", subject.path},
+      {"ranks", subject.ranks},
+      {"threads", subject.threads},
+      {"prompt", subject.sizes.prompt},
+      {"generate", subject.sizes.generate},
+      {"max_step_ms", subject.max_step_ms},
+      {"repeat", subject.repeat},
+      {"weight_bytes", subject.weight_bytes},
+      {"state_bytes", subject.state_bytes},
+      {"max_rows", subject.max_rows},
+  };
+  for (const PhaseReport& report : phases) {
+    nlohmann::ordered_json phase = {{"phase", load_name(report.phase.load)}, {"batch", report.phase.batch}};
+    for (const Figure& figure : kFigures) {
+      phase[figure.name] = number_or_null(median(report.runs, figure.of));
+      for (const PhaseFigures& run : report.runs)
+        phase["runs"][figure.name].push_back(number_or_null(figure.of(run)));
+    }
+    phase["profile"] = {{"step_ms", report.profile.step_ms}, {"rows_per_step", report.profile.rows_per_step}};
+    for (const auto& [name, ms] : parts_of(report.profile))
+      phase["profile"]["ms"][name] = ms;
+    out["phases"].push_back(std::move(phase));
+  }
+  return out;
+}
+
+}  // namespace krait::tools

@@ -1,0 +1,120 @@
+#include "deploy/tools/local_group.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "common/base/rng.h"
+#include "shard_server/collectives/registry.h"
+#include "shard_server/service/engine_rank.h"
+
+namespace krait::tools {
+
+LocalGroup::LocalGroup(std::shared_ptr<const Checkpoint> checkpoint, const Clock& clock)
+    : checkpoint_(std::move(checkpoint)), clock_(clock), epoch_(random_u64()) {}
+
+LocalGroup::~LocalGroup() {
+  for (auto& worker : workers_)
+    worker->abort("the group is given up");
+}
+
+Result<std::unique_ptr<LocalGroup>> LocalGroup::start(std::shared_ptr<const Checkpoint> checkpoint,
+                                                      const LocalGroupOptions& options, const Clock& clock) {
+  std::unique_ptr<LocalGroup> group(new LocalGroup(std::move(checkpoint), clock));
+  RETURN_IF_ERROR(group->start_ranks(options));
+  RETURN_IF_ERROR(group->load(options));
+  return group;
+}
+
+Status LocalGroup::start_ranks(const LocalGroupOptions& options) {
+  const auto world = static_cast<size_t>(options.ranks);
+  answers_.resize(world);
+  engines_.resize(world);
+  ASSIGN_OR_RETURN(const auto communicator, collectives::find_collective("shared_memory"));
+  for (size_t rank = 0; rank < world; ++rank) {
+    shard::RankOptions self;
+    self.rank = static_cast<int>(rank);
+    self.world = options.ranks;
+    self.dtype = options.dtype;
+    self.threads = options.threads;
+    self.slots = options.slots;
+    self.communicator = communicator;
+    self.on_load = [this, rank](shard::Engine& engine) { engines_[rank] = &engine; };
+    RETURN_IF_ERROR(shard::share_host(self, *checkpoint_, {}, options.ranks));
+    auto model = std::make_unique<shard::EngineRank>(self, checkpoint_, clock_);
+    auto executor = std::make_unique<shard::RankExecutor>(static_cast<uint32_t>(rank), std::move(model));
+    workers_.push_back(std::make_unique<shard::RankWorker>(std::move(executor), [this, rank](wire::Message answer) {
+      {
+        const std::scoped_lock lock(mutex_);
+        answers_[rank].push_back(std::move(answer));
+      }
+      answered_.notify_one();
+    }));
+  }
+  return {};
+}
+
+Status LocalGroup::load(const LocalGroupOptions& options) {
+  wire::Form form;
+  form.epoch = epoch_;
+  form.world = static_cast<uint32_t>(options.ranks);
+  form.path = kernels::cpu_path_name(kernels::best_cpu_path());
+  form.bootstrap = fmt::format("krait-tool-{}", getpid());
+  for (auto& worker : workers_) {
+    CHECK(worker->post(form));
+    CHECK(worker->post(wire::Load{epoch_, options.slots}));
+  }
+  for (size_t rank = 0; rank < workers_.size(); ++rank) {
+    ASSIGN_OR_RETURN(const wire::Message answer, answer_of(rank));
+    const auto& ready = std::get<wire::Ready>(answer);
+    if (rank == 0) {
+      ready_ = ready;
+      continue;
+    }
+    ready_.slots = std::min(ready_.slots, ready.slots);
+    ready_.max_rows = std::min(ready_.max_rows, ready.max_rows);
+    ready_.kv_pages = std::min(ready_.kv_pages, ready.kv_pages);
+    ready_.weight_bytes += ready.weight_bytes;
+  }
+  return {};
+}
+
+Result<wire::Message> LocalGroup::answer_of(size_t rank) {
+  std::unique_lock lock(mutex_);
+  answered_.wait(lock, [&] { return !answers_[rank].empty(); });
+  wire::Message answer = std::move(answers_[rank].front());
+  answers_[rank].pop_front();
+  if (const auto* failed = std::get_if<wire::Failed>(&answer)) return failed->error;
+  return answer;
+}
+
+void LocalGroup::post(wire::Step step) {
+  step.epoch = epoch_;
+  for (auto& worker : workers_)
+    CHECK(worker->post(step));
+}
+
+Result<std::vector<wire::StepDone>> LocalGroup::wait() {
+  std::vector<wire::StepDone> all;
+  for (size_t rank = 0; rank < workers_.size(); ++rank) {
+    ASSIGN_OR_RETURN(wire::Message answer, answer_of(rank));
+    all.push_back(std::get<wire::StepDone>(std::move(answer)));
+    if (all.back().step != all.front().step || all.back().digest != all.front().digest) {
+      return Error{Errc::kInternal, fmt::format("ranks 0 and {} differ in step {}", rank, all.front().step), ""};
+    }
+  }
+  return all;
+}
+
+Result<wire::StepDone> LocalGroup::step(wire::Step step) {
+  post(std::move(step));
+  ASSIGN_OR_RETURN(auto all, wait());
+  return std::move(all.front());
+}
+
+collectives::Statistics LocalGroup::collectives(int rank) const {
+  return workers_[static_cast<size_t>(rank)]->figures().collectives;
+}
+
+}  // namespace krait::tools

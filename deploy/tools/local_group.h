@@ -1,0 +1,69 @@
+// The ranks of a group as threads of this process: the engine, the communicators and the rules of a host that shard
+// servers have, without sockets and a leader between.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "common/base/clock.h"
+#include "common/base/result.h"
+#include "common/weights/checkpoint.h"
+#include "common/wire/messages.h"
+#include "shard_server/engine/engine.h"
+#include "shard_server/service/rank_worker.h"
+
+namespace krait::tools {
+
+struct LocalGroupOptions final {
+  int ranks = 1;
+  int threads = 1;  // of each rank
+  DType dtype = DType::kF32;
+  uint32_t slots = 1;
+};
+
+/// Used by one thread.
+class LocalGroup final {
+ public:
+  /// Forms the group and loads the model. Errors are those of the ranks.
+  static Result<std::unique_ptr<LocalGroup>> start(std::shared_ptr<const Checkpoint> checkpoint,
+                                                   const LocalGroupOptions& options, const Clock& clock);
+  ~LocalGroup();
+
+  /// Gives a step to every rank; its epoch is filled in. At most limits::kMaxPlansInFlight are under way.
+  void post(wire::Step step);
+  /// Waits for the oldest step under way: every rank's answer. kInternal where their digests differ.
+  Result<std::vector<wire::StepDone>> wait();
+  /// post() and wait(): rank 0's answer.
+  Result<wire::StepDone> step(wire::Step step);
+
+  int ranks() const { return static_cast<int>(workers_.size()); }
+  const Checkpoint& checkpoint() const { return *checkpoint_; }
+  /// What all ranks have: the least of their slots, rows and pages; the weights of all together.
+  const wire::Ready& ready() const { return ready_; }
+  /// Of one rank, while no step is under way.
+  shard::Engine& engine(int rank) { return *engines_[static_cast<size_t>(rank)]; }
+  /// What one rank's collectives have cost since the start.
+  collectives::Statistics collectives(int rank) const;
+
+ private:
+  LocalGroup(std::shared_ptr<const Checkpoint> checkpoint, const Clock& clock);
+  Status start_ranks(const LocalGroupOptions& options);
+  Status load(const LocalGroupOptions& options);
+  Result<wire::Message> answer_of(size_t rank);
+
+  const std::shared_ptr<const Checkpoint> checkpoint_;
+  const Clock& clock_;
+  const uint64_t epoch_;
+  wire::Ready ready_;
+  std::vector<shard::Engine*> engines_;  // by rank
+  std::mutex mutex_;
+  std::condition_variable answered_;
+  std::vector<std::deque<wire::Message>> answers_;           // by rank, in order
+  std::vector<std::unique_ptr<shard::RankWorker>> workers_;  // last: their threads use what is above
+};
+
+}  // namespace krait::tools
