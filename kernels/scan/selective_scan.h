@@ -11,8 +11,8 @@ namespace krait::kernels {
 
 /// For each row of a run in order and each channel c (Gu, Dao: "Mamba", 2023, algorithm 2, and its gate):
 ///   dt   = softplus(dt_raw[t][c] + dt_bias[c])                        softplus(v) = log(1 + exp(v))
-///   h[n] = exp(dt * a[c][n]) * h[n] + (dt * x[t][c]) * b[t][n]        n in [0, N)
-///   y    = (sum over n in order of c[t][n] * h[n]) + d[c] * x[t][c]
+///   h[n] = 2^(dt * a[c][n]) * h[n] + (dt * x[t][c]) * b[t][n]         n in [0, N)
+///   y    = (sum over even n + sum over odd n, of c[t][n] * h[n]) + d[c] * x[t][c]
 ///   out[t][c] = y * silu(z[t][c])                                     silu(v) = v / (1 + exp(-v))
 /// Everything is float32. Requires a <= 0. C16 = padded_channels(C). Channel arrays that have a state axis are blocked:
 /// element (c, n) lies at [c / 16][n][c % 16]. Padded lanes of x, z, dt_raw, dt_bias, a and d are zero; then those of
@@ -31,7 +31,7 @@ struct SelectiveScanArgs final {
   int64_t b_stride = 0;
   const float* c = nullptr;  // [rows][c_stride], N used
   int64_t c_stride = 0;
-  const float* a = nullptr;  // [C16 / 16][N][16]: -exp(A_log)
+  const float* a = nullptr;  // [C16 / 16][N][16]: -exp(A_log) / ln 2
   const float* d = nullptr;  // [C16]
   float* state = nullptr;    // [slots][slot_stride]; each slot begins with [C16 / 16][N][16]
   int64_t slot_stride = 0;

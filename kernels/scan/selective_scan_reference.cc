@@ -32,13 +32,13 @@ void scan_channel(const SelectiveScanArgs& args, const Run& run, int64_t channel
   for (int64_t t = run.row_begin; t < run.row_begin + run.rows; ++t) {
     const float x = args.x[t * args.x_stride + channel];
     const float dt = softplus(args.dt_raw[t * args.dt_stride + channel] + args.dt_bias[channel]);
-    float y = 0.0f;
+    float sum[2] = {};
     for (int64_t n = 0; n < state_size; ++n) {
       float& state = h[static_cast<size_t>(n)];
-      state = std::exp(dt * args.a[at(n)]) * state + (dt * x) * args.b[t * args.b_stride + n];
-      y += args.c[t * args.c_stride + n] * state;
+      state = std::exp2(dt * args.a[at(n)]) * state + (dt * x) * args.b[t * args.b_stride + n];
+      sum[n % 2] += args.c[t * args.c_stride + n] * state;
     }
-    y += args.d[channel] * x;
+    const float y = (sum[0] + sum[1]) + args.d[channel] * x;
     args.out[t * args.out_stride + channel] = y * silu(args.z[t * args.z_stride + channel]);
     for (const Tap& tap : args.taps) {
       if (tap.row == t) save(tap.slot);

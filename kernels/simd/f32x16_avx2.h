@@ -136,6 +136,16 @@ template <int kCount>
 KRAIT_SIMD_INLINE I32 shift_right_signed(I32 x) {
   return {_mm256_srai_epi32(x.a, kCount), _mm256_srai_epi32(x.b, kCount)};
 }
+KRAIT_SIMD_INLINE __m256i lookup_half(__m256i first, __m256i last, __m256i i) {
+  const __m256 low = _mm256_castsi256_ps(_mm256_permutevar8x32_epi32(first, i));
+  const __m256 high = _mm256_castsi256_ps(_mm256_permutevar8x32_epi32(last, i));
+  return _mm256_castps_si256(_mm256_blendv_ps(low, high, _mm256_castsi256_ps(_mm256_slli_epi32(i, 28))));
+}
+KRAIT_SIMD_INLINE I32 lookup(const uint32_t (&table)[kLanes], I32 i) {
+  const __m256i first = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(table));
+  const __m256i last = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(table + 8));
+  return {lookup_half(first, last, i.a), lookup_half(first, last, i.b)};
+}
 struct HighLowHalf final {
   __m256i high, low;
 };

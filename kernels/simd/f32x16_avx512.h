@@ -128,6 +128,9 @@ template <int kCount>
 KRAIT_SIMD_INLINE I32 shift_right_signed(I32 a) {
   return {_mm512_srai_epi32(a.v, kCount)};
 }
+KRAIT_SIMD_INLINE I32 lookup(const uint32_t (&table)[kLanes], I32 i) {
+  return {_mm512_permutexvar_epi32(i.v, _mm512_loadu_si512(table))};
+}
 KRAIT_SIMD_INLINE HighLow multiply_wide(I32 a, uint32_t b) {
   const __m512i factor = _mm512_set1_epi64(b);
   const __m512i even = _mm512_mul_epu32(a.v, factor);

@@ -136,6 +136,10 @@ template <int kCount>
 KRAIT_SIMD_INLINE I32 shift_right_signed(I32 a) {
   KRAIT_SIMD_EACH(I32, static_cast<uint32_t>(static_cast<int32_t>(a.v[i]) >> kCount));
 }
+/// table[i mod 16] in each lane.
+KRAIT_SIMD_INLINE I32 lookup(const uint32_t (&table)[kLanes], I32 a) {
+  KRAIT_SIMD_EACH(I32, table[a.v[i] % kLanes]);
+}
 /// Both halves of the unsigned 64-bit product with `b`.
 KRAIT_SIMD_INLINE HighLow multiply_wide(I32 a, uint32_t b) {
   HighLow out;

@@ -11,6 +11,7 @@
 // [dt | B | C]; one that some ranks share is summed among them. Falcon-Mamba norms dt, B and C, each for itself.
 #include <algorithm>
 #include <cmath>
+#include <numbers>
 
 #include "kernels/norm/rms_norm.h"
 #include "kernels/scan/selective_scan.h"
@@ -199,11 +200,11 @@ void MambaBlock::export_state(const SlotState& slot, WholeState& whole) const {
   layout_.unblock(base + state_.ssm_offset, mixer_.state_size, layer.ssm.data() + range_.begin * mixer_.state_size);
 }
 
-/// a = -exp(A_log), blocked. In double, so that the float32 result does not hang on one library's rounding.
+/// a = -exp(A_log) / ln 2, blocked. In double, so that the float32 result does not hang on one library's rounding.
 Result<float*> load_a(WeightLoader& loader, const TensorSpec& spec, const ChannelLayout& layout, int64_t state_size) {
   ASSIGN_OR_RETURN(auto plain, loader.values(spec));
   for (float& value : plain)
-    value = static_cast<float>(-std::exp(double{value}));
+    value = static_cast<float>(-std::exp(double{value}) * std::numbers::log2e);
   ASSIGN_OR_RETURN(float* blocked, loader.floats(layout.padded() * state_size));
   for (const ChannelPart& part : layout.parts()) {
     kernels::to_blocked(plain.data() + part.first * state_size, part.channels, state_size,

@@ -13,7 +13,7 @@ namespace {
 
 constexpr int64_t kBufferMemoryBytes = 24 * kMiB;  // for rows of a step, where max_rows is not given
 constexpr uint32_t kLeastRows = 64;
-constexpr int kNumericsVersion = 1;  // raised when a kernel changes bits
+constexpr int kNumericsVersion = 2;  // raised when a kernel changes bits
 
 /// What all blocks together need for that many rows.
 BlockNeeds needs_of(const std::vector<std::unique_ptr<Block>>& blocks, const LmHead& head, int64_t max_rows) {

@@ -29,9 +29,9 @@ struct Problem final {
     d = random_floats(rng, padded, -1, 1);
     clear_padding(dt_bias, channels, padded);
     clear_padding(d, channels, padded);
-    std::vector<float> plain_a = random_floats(rng, channels * state_size, 0, 2.8);
+    std::vector<float> plain_a = random_floats(rng, channels * state_size, 0, 4);
     for (float& value : plain_a)
-      value = -std::exp(value);
+      value = -std::exp2(value);
     a.resize(static_cast<size_t>(padded * state_size));
     to_blocked(plain_a.data(), channels, state_size, a.data());
     state.assign(static_cast<size_t>(slots * slot_stride), 77.0f);
@@ -94,7 +94,7 @@ std::vector<double> truth(const Problem& p, const Run& run, int64_t channel) {
     const auto x = static_cast<double>(p.x[i]), z = static_cast<double>(p.z[i]);
     double y = static_cast<double>(p.d[static_cast<size_t>(channel)]) * x;
     for (size_t n = 0; n < h.size(); ++n) {
-      h[n] = std::exp(dt * static_cast<double>(p.a[at(static_cast<int64_t>(n))])) * h[n] +
+      h[n] = std::exp2(dt * static_cast<double>(p.a[at(static_cast<int64_t>(n))])) * h[n] +
              dt * x * static_cast<double>(p.b[k + n]);
       y += static_cast<double>(p.c[k + n]) * h[n];
     }

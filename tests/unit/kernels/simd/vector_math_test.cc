@@ -18,6 +18,9 @@ using Truth = double (*)(double);
 double true_exp(double x) {
   return std::exp(x);
 }
+double true_exp2(double x) {
+  return std::exp2(x);
+}
 double true_silu(double x) {
   return x / (1.0 + std::exp(-x));
 }
@@ -67,6 +70,9 @@ double worst_error(const std::vector<float>& x, Truth truth, const Apply& apply)
 void run_exp(CpuPath path, const float* x, int64_t n, float* out) {
   KRAIT_SIMD_CALL(path, apply_exp, x, n, out);
 }
+void run_exp2(CpuPath path, const float* x, int64_t n, float* out) {
+  KRAIT_SIMD_CALL(path, apply_exp2, x, n, out);
+}
 void run_silu(CpuPath path, const float* x, int64_t n, float* out) {
   KRAIT_SIMD_CALL(path, apply_silu, x, n, out);
 }
@@ -98,6 +104,26 @@ TEST(VectorMath, ExpOutsideItsRange) {
     EXPECT_EQ(out[9], 1.0f);
     EXPECT_EQ(out[10], 1.0f);
     EXPECT_NEAR(out[11] / std::exp(-87.5f), 1.0f, 1e-6f);
+  }
+}
+
+TEST(VectorMath, Exp2) {
+  EXPECT_LT(worst_error(grid(-126.0f, 127.0f), true_exp2, run_exp2), 1.7e-7);
+}
+
+TEST(VectorMath, Exp2OutsideItsRange) {
+  const float inf = std::numeric_limits<float>::infinity();
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const std::vector<float> x = {-126.1f, -1e4f, -1e30f, -inf, nan, 0.0f, -0.0f, -1.0f, 0, 0, 0, 0, 0, 0, 0, 0};
+  for (const CpuPath path : runnable_paths()) {
+    std::vector<float> out(16);
+    run_exp2(path, x.data(), 16, out.data());
+    for (size_t i = 0; i < 4; ++i)
+      EXPECT_EQ(out[i], 0x1p-126f) << i;
+    EXPECT_TRUE(std::isnan(out[4]));
+    EXPECT_EQ(out[5], 1.0f);
+    EXPECT_EQ(out[6], 1.0f);
+    EXPECT_EQ(out[7], 0.5f);
   }
 }
 
