@@ -2,6 +2,7 @@
 #include "common/base/limits.h"
 #include "kernels/conv/causal_conv1d.h"
 #include "kernels/scan/parallel_runs.h"
+#include "kernels/simd/prefetch.h"
 
 #define KRAIT_SIMD_BODY "kernels/conv/causal_conv1d.inc"
 #include "kernels/simd/foreach_path.inc"

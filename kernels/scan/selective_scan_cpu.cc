@@ -4,6 +4,7 @@
 #include "common/base/limits.h"
 #include "kernels/scan/parallel_runs.h"
 #include "kernels/scan/selective_scan.h"
+#include "kernels/simd/prefetch.h"
 
 #define KRAIT_SIMD_BODY "kernels/scan/selective_scan.inc"
 #include "kernels/simd/foreach_path.inc"
