@@ -17,6 +17,7 @@ namespace {
 
 constexpr int64_t kStepBytes = 256;        // of a panel: 64 cells of 4 bytes
 constexpr int64_t kBlockBytes = 2 * kMiB;  // of activations that stay near while panels pass by
+constexpr int64_t kFewGroups = 3;          // that many of few_rows: the weights still come from memory
 constexpr int64_t kMinBlockGroups = 8;     // row groups that a panel serves once it has been read
 // Below these, waking the team costs more than it saves: about a microsecond of work.
 constexpr int64_t kInlineCost = 2048;        // tiles' cost times k
@@ -31,8 +32,9 @@ int64_t workspace_stride(int64_t k, DType dtype) {
   return round_up(heads + k + padding, 64) + 64;
 }
 
-/// A product as a list of tiles. Rows are spread evenly over groups of at most kTileRows; groups form blocks whose
-/// activations stay in cache. Order of the tiles: block, panel, group; so a panel is read once a block.
+/// A product as a list of tiles. Rows are spread evenly over groups of at most kTileRows (few_rows where they are few);
+/// groups form blocks whose activations stay in cache. Order of the tiles: block, panel, group; so a panel is read once
+/// a block.
 class TileList final {
  public:
   TileList(const GemmArgs& args, const TileTable& table, const void* a, int64_t a_stride)
@@ -45,7 +47,9 @@ class TileList final {
         column_end_(args.column_end < 0 ? weights_.n : args.column_end),
         first_panel_(args.column_begin / kPanelColumns),
         panels_(ceil_div(column_end_, kPanelColumns) - first_panel_),
-        groups_(ceil_div(args.m, kTileRows)) {
+        groups_(ceil_div(args.m, args.m <= kFewGroups * table.few_rows ? table.few_rows : kTileRows)),
+        panel_bytes_(weights_.panel_bytes()),
+        leaf_k_(weights_.padded_leaf_k()) {
     const int64_t row_bytes = std::max<int64_t>(weights_.k * a_bytes_, 1);
     block_groups_ =
         std::clamp(kBlockBytes / row_bytes / kTileRows, kMinBlockGroups, std::max(groups_, kMinBlockGroups));
@@ -93,12 +97,12 @@ class TileList final {
 
   void run_panel(int64_t panel, int64_t group_begin, int64_t count) const {
     const int64_t column = (first_panel_ + panel) * kPanelColumns;
-    const std::byte* const data = weights_.data + (first_panel_ + panel) * weights_.panel_bytes();
-    const int64_t next_offset = panel + 1 < panels_ ? weights_.panel_bytes() : 0;
+    const std::byte* const data = weights_.data + (first_panel_ + panel) * panel_bytes_;
+    const int64_t next_offset = panel + 1 < panels_ ? panel_bytes_ : 0;
     // The groups of a block fetch the next panel together, evenly: bursts would hold up the reading of this one.
     const int64_t block_groups = groups_of(group_begin / block_groups_);
     const int64_t prefetch_bytes = std::min<int64_t>(kStepBytes / block_groups, 64);
-    const int64_t group_bytes = weights_.panel_bytes() / kStepBytes * prefetch_bytes;
+    const int64_t group_bytes = panel_bytes_ / kStepBytes * prefetch_bytes;
     const int in_vectors = vectors(panel);
     const bool whole = column >= args_.column_begin && column + in_vectors * kVectorColumns <= column_end_;
     for (int64_t group = group_begin; group < group_begin + count; ++group) {
@@ -107,7 +111,7 @@ class TileList final {
                     .a_stride = a_stride_,
                     .panel = data,
                     .leaves = weights_.leaves,
-                    .leaf_k = weights_.padded_leaf_k(),
+                    .leaf_k = leaf_k_,
                     .prefetch = data + next_offset + group % block_groups_ * group_bytes,
                     .prefetch_bytes = prefetch_bytes,
                     .rows = static_cast<int>(first_row(group + 1) - row),
@@ -152,6 +156,8 @@ class TileList final {
   const int64_t first_panel_;
   const int64_t panels_;
   const int64_t groups_;
+  const int64_t panel_bytes_;
+  const int64_t leaf_k_;  // padded
   int64_t block_groups_ = 0;
   int64_t group_cost_ = 0;
 };

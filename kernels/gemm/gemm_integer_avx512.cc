@@ -1,6 +1,8 @@
-// AVX-512 tiles of quantized weights: up to 6 x 64 integer sums of one group in registers, float sums in cache.
+// AVX-512 tiles of quantized weights: the integer sums of one group and the float sums of all, 6 x 32 of each, in
+// registers.
 #if defined(__x86_64__)
 
+#include "kernels/gemm/gemm_avx512_sums.h"
 #include "kernels/gemm/gemm_tile.h"
 #include "kernels/gemm/gemm_x86.h"
 #include "kernels/gemm/integer_groups.h"
@@ -134,63 +136,81 @@ KRAIT_AVX512_INLINE void load_scales(const std::byte* from, __m512 (&scales)[kVe
 
 /// Adds a group's integer sums, each times the scales of its row and its column.
 template <class Step, int kRows, int kVectors>
-KRAIT_AVX512_INLINE void add_scaled(const std::byte* a, int64_t stride, const std::byte* scales_at,
-                                    const __m512i (&integers)[kRows][kVectors], float* sums) {
-  __m512 scales[kVectors];
-  load_scales<kVectors>(scales_at, scales);
+KRAIT_AVX512_INLINE void add_scaled(const std::byte* a, int64_t stride, const __m512 (&scales)[kVectors],
+                                    const __m512i (&integers)[kRows][kVectors], __m512 (&sums)[kRows][kVectors]) {
 #pragma GCC unroll 6
   for (int r = 0; r < kRows; ++r) {
     const __m512 row_scale = _mm512_set1_ps(group_at(a + r * stride).scale);
 #pragma GCC unroll 4
     for (int v = 0; v < kVectors; ++v) {
-      float* const sum = sums + (r * kVectors + v) * 16;
       const __m512 scale = _mm512_mul_ps(row_scale, scales[v]);
-      const __m512 integer = _mm512_cvtepi32_ps(Step::end(integers[r][v], a + r * stride));
-      _mm512_store_ps(sum, _mm512_fmadd_ps(scale, integer, _mm512_load_ps(sum)));
+      sums[r][v] = _mm512_fmadd_ps(scale, _mm512_cvtepi32_ps(Step::end(integers[r][v], a + r * stride)), sums[r][v]);
     }
   }
+}
+
+/// Rows whose integers and floats fit the registers for a whole panel.
+constexpr int kWholePanelRows = 3;
+
+/// Vectors of a panel that one pass takes. Every pass reads the activations again, which are near.
+constexpr int vectors_a_pass(int rows, int vectors) {
+  return rows <= kWholePanelRows ? vectors : std::min(vectors, 2);
 }
 
 template <class Step>
 struct Tile final {
   template <int kRows, int kVectors>
   KRAIT_AVX512 static void run(const TileArgs& args) {
-    TileSums<kRows, kVectors * kVectorColumns> tile;
+    constexpr int kPass = vectors_a_pass(kRows, kVectors);
+    const std::byte* prefetch = args.prefetch;
+    for (int first = 0; first + kPass <= kVectors; first += kPass)
+      run_pass<kRows, kPass>(args, first, prefetch);
+    if constexpr (kVectors % kPass != 0) run_pass<kRows, kVectors % kPass>(args, kVectors / kPass * kPass, prefetch);
+  }
+
+  template <int kRows, int kVectors>
+  KRAIT_AVX512_INLINE static void run_pass(const TileArgs& args, int first, const std::byte*& prefetch) {
+    alignas(64) float waiting[kMaxTreeDepth][kRows * kVectors * 16];
     const auto* a = static_cast<const std::byte*>(args.a);
     const std::byte* w = args.panel;
-    const std::byte* prefetch = args.prefetch;
+    int depth = 0;
     int leaf = 0;
+    __m512 sums[kRows][kVectors];
     do {
-      std::fill_n(tile.sums, tile.kCount, 0.0f);
+#pragma GCC unroll 6
+      for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 4
+        for (int v = 0; v < kVectors; ++v)
+          sums[r][v] = _mm512_setzero_ps();
+      }
       for (int64_t k = 0; k < args.leaf_k; k += Step::kFormat.group_k) {
         __m512i integers[kRows][kVectors];
 #pragma GCC unroll 6
         for (int r = 0; r < kRows; ++r) {
-          const __m512i first = Step::begin(a + r * args.a_stride);
+          const __m512i begin = Step::begin(a + r * args.a_stride);
 #pragma GCC unroll 4
           for (int v = 0; v < kVectors; ++v)
-            integers[r][v] = first;
+            integers[r][v] = begin;
         }
         const std::byte* levels = a + sizeof(ActivationGroup);
-        const std::byte* line = w + kScaleBytes;
-#pragma GCC unroll 2
-        for (int64_t i = 0; i < Step::kFormat.group_k; i += Step::kFormat.cell_k) {
+        const std::byte* line = w + kScaleBytes + first * 64;
+#pragma GCC unroll 4
+        for (int i = 0; i < static_cast<int>(Step::kFormat.group_k / Step::kFormat.cell_k); ++i) {
           _mm_prefetch(reinterpret_cast<const char*>(prefetch), _MM_HINT_T1);
           Step::template add<kRows, kVectors>(levels, args.a_stride, line, integers);
           levels += Step::kFormat.cell_k;
           line += kLineBytes;
           prefetch += args.prefetch_bytes;
         }
-        // Or the compiler would keep these sums in registers, and put the integers on the stack instead.
-        float* sums = tile.sums;
-        asm volatile("" : "+r"(sums) : : "memory");
-        add_scaled<Step, kRows, kVectors>(a, args.a_stride, w, integers, sums);
+        __m512 scales[kVectors];
+        load_scales<kVectors>(w + first * 32, scales);
+        add_scaled<Step, kRows, kVectors>(a, args.a_stride, scales, integers, sums);
         a = levels;
-        w = line;
+        w = line - first * 64;
       }
-      tile.add_to_tree(leaf, args.leaves);
+      add_to_tree<kRows, kVectors>(leaf, args.leaves, depth, waiting, sums);
     } while (++leaf < args.leaves);
-    tile.write_out(args);
+    write_out<kRows, kVectors>(args, first * kVectorColumns, sums);
   }
 };
 
@@ -201,7 +221,9 @@ KRAIT_AVX512 void quantize(const float* from, int leaves, int64_t leaf_k, int64_
 
 template <class Step>
 constexpr TileTable make_table() {
-  return make_tile_table<Tile<Step>>(quantize<Step>, 1);
+  TileTable table = make_tile_table<Tile<Step>>(quantize<Step>, 1);
+  table.few_rows = kWholePanelRows;
+  return table;
 }
 
 }  // namespace

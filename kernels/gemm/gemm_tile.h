@@ -45,6 +45,7 @@ struct TileTable final {
   TileFunction tile[kTileRows][kTileVectors] = {};
   RoundFunction round = nullptr;  // for other weights than float32
   int64_t activation_bytes = 4;   // 4: float; 2: bf16; 1: integers
+  int few_rows = kTileRows;       // the most rows of a tile that reads its panel in one stream
 };
 
 /// Rows of sums in memory, for tiles that do not keep them in registers: added leaf by leaf as a tree, then written
