@@ -10,7 +10,8 @@ namespace {
 struct Row final {
   DType dtype;
   std::string_view name;
-  int64_t bytes;
+  int64_t bytes;         // of a block
+  int64_t elements = 1;  // of a block
 };
 
 constexpr auto kTable = std::to_array<Row>({{DType::kF32, "F32", 4},
@@ -23,7 +24,10 @@ constexpr auto kTable = std::to_array<Row>({{DType::kF32, "F32", 4},
                                             {DType::kI8, "I8", 1},
                                             {DType::kU8, "U8", 1},
                                             {DType::kBool, "BOOL", 1},
-                                            {DType::kI4, "I4", 0}});
+                                            {DType::kI4, "I4", 0, 0},
+                                            {DType::kQ8_0, "Q8_0", 34, 32},
+                                            {DType::kQ4_0, "Q4_0", 18, 32},
+                                            {DType::kQ6K, "Q6_K", 210, 256}});
 
 struct WeightType final {
   DType dtype;
@@ -34,9 +38,21 @@ constexpr auto kWeightTypes = std::to_array<WeightType>(
 
 }  // namespace
 
-int64_t dtype_bytes(DType dtype) {
+StoredBlock stored_block(DType dtype) {
   CHECK(dtype != DType::kI4);
-  return kTable.at(static_cast<size_t>(dtype)).bytes;
+  const Row& row = kTable.at(static_cast<size_t>(dtype));
+  return {row.elements, row.bytes};
+}
+
+int64_t dtype_bytes(DType dtype) {
+  const StoredBlock block = stored_block(dtype);
+  CHECK_EQ(block.elements, 1);
+  return block.bytes;
+}
+
+int64_t stored_bytes(DType dtype, int64_t elements) {
+  const StoredBlock block = stored_block(dtype);
+  return elements / block.elements * block.bytes;
 }
 
 std::string_view dtype_name(DType dtype) {
@@ -45,7 +61,7 @@ std::string_view dtype_name(DType dtype) {
 
 std::optional<DType> dtype_from_safetensors(std::string_view name) {
   for (const Row& row : kTable) {
-    if (row.name == name && row.dtype != DType::kI4) return row.dtype;
+    if (row.name == name && row.elements == 1) return row.dtype;
   }
   return std::nullopt;
 }

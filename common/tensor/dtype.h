@@ -9,13 +9,25 @@
 
 namespace krait {
 
-/// kI4 has no element of its own bytes: it is only found in packed matrices, two in a byte.
-enum class DType : uint8_t { kF32, kBF16, kF16, kF64, kI64, kI32, kI16, kI8, kU8, kBool, kI4 };
+/// kI4 has no element of its own bytes: it is only found in packed matrices, two in a byte. kQ8_0, kQ4_0 and kQ6K are
+/// found in files only, in blocks of elements that share a scale (stored_values.h).
+enum class DType : uint8_t { kF32, kBF16, kF16, kF64, kI64, kI32, kI16, kI8, kU8, kBool, kI4, kQ8_0, kQ4_0, kQ6K };
 
-/// Bytes of one element; not of kI4.
+/// Elements that a file keeps together, and their bytes: one element, but of the types that come in blocks.
+struct StoredBlock final {
+  int64_t elements = 1;
+  int64_t bytes = 0;
+};
+
+/// Not of kI4.
+StoredBlock stored_block(DType dtype);
+/// Bytes of one element, of a type that has such.
 int64_t dtype_bytes(DType dtype);
-/// As safetensors spells it ("BF16"), and back; nothing for a spelling that we do not know.
+/// Bytes of so many elements; they are whole blocks.
+int64_t stored_bytes(DType dtype, int64_t elements);
+/// As safetensors and GGUF spell it ("BF16", "Q8_0").
 std::string_view dtype_name(DType dtype);
+/// As safetensors spells it; nothing for a spelling that we do not know.
 std::optional<DType> dtype_from_safetensors(std::string_view name);
 
 /// As `--dtype` spells the types that a run's matrices may have: "f32", "bf16", "int8", "int4"; and back.

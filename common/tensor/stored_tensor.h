@@ -12,7 +12,7 @@ using Shape = std::vector<int64_t>;
 
 struct StoredTensor final {
   DType dtype = DType::kF32;
-  Shape shape;         // row-major
+  Shape shape;         // row-major; of a type in blocks, rows are whole blocks
   int64_t offset = 0;  // of its first byte, from the beginning of the file; at any alignment
 
   int64_t elements() const {
@@ -21,7 +21,7 @@ struct StoredTensor final {
       count *= extent;
     return count;
   }
-  int64_t bytes() const { return elements() * dtype_bytes(dtype); }
+  int64_t bytes() const { return stored_bytes(dtype, elements()); }
 };
 
 }  // namespace krait

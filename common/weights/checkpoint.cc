@@ -13,6 +13,7 @@
 #include "common/base/file.h"
 #include "common/base/limits.h"
 #include "common/base/units.h"
+#include "common/tensor/stored_values.h"
 #include "common/weights/safetensors.h"
 #include "common/weights/shard_index.h"
 
@@ -192,8 +193,9 @@ Status Checkpoint::check_plan() const {
         return bad(Errc::kCorrupt,
                    fmt::format("is {}, not {} as the config has it", tensor.shape, spec.stored_shape()));
       }
-      if (tensor.dtype != DType::kF32 && tensor.dtype != DType::kBF16 && tensor.dtype != DType::kF16) {
-        return bad(Errc::kUnsupported, fmt::format("is {}; F32, BF16 and F16 are served", dtype_name(tensor.dtype)));
+      if (!is_weight_dtype(tensor.dtype)) {
+        return bad(Errc::kUnsupported,
+                   fmt::format("is {}; {} are served", dtype_name(tensor.dtype), weight_dtype_names()));
       }
     }
   }

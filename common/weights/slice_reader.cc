@@ -4,43 +4,15 @@
 
 #include <algorithm>
 #include <bit>
-#include <cstring>
 
 #include "common/base/check.h"
 #include "common/base/units.h"
-#include "common/tensor/half.h"
+#include "common/tensor/stored_values.h"
 
 namespace krait {
 namespace {
 
 constexpr int64_t kWindowBytes = 64 * kKiB;  // pieces below this are read together with what follows them
-
-bool is_float(DType dtype) {
-  return dtype == DType::kF32 || dtype == DType::kBF16 || dtype == DType::kF16;
-}
-
-template <class Stored, class Convert>
-void convert_each(const std::byte* data, std::span<float> out, Convert convert) {
-  for (size_t i = 0; i < out.size(); ++i) {
-    Stored stored;
-    std::memcpy(&stored, data + i * sizeof(Stored), sizeof(Stored));  // files do not align
-    out[i] = convert(stored);
-  }
-}
-
-void convert(DType dtype, const std::byte* data, std::span<float> out) {
-  switch (dtype) {
-    case DType::kF32:
-      if (!out.empty()) std::memcpy(out.data(), data, out.size_bytes());
-      return;
-    case DType::kBF16:
-      return convert_each<uint16_t>(data, out, bf16_to_f32);
-    case DType::kF16:
-      return convert_each<uint16_t>(data, out, f16_to_f32);
-    default:
-      check_failed(__FILE__, __LINE__, "float dtype", std::string(dtype_name(dtype)));
-  }
-}
 
 int64_t count_nonfinite(std::span<const float> values) {
   int64_t count = 0;
@@ -58,10 +30,10 @@ Shape at_least_one_axis(const Shape& shape) {
 
 Result<SliceReader> SliceReader::make(std::shared_ptr<const TensorSource> source, const StoredTensor& whole,
                                       const TensorSpec& spec, const Partition& partition, int rank) {
-  if (!is_float(whole.dtype)) {
+  if (!is_weight_dtype(whole.dtype)) {
     return Error{Errc::kUnsupported,
-                 fmt::format("{}: tensor '{}' is {}; F32, BF16 and F16 are served", source->name(), spec.stored_name(),
-                             dtype_name(whole.dtype)),
+                 fmt::format("{}: tensor '{}' is {}; {} are served", source->name(), spec.stored_name(),
+                             dtype_name(whole.dtype), weight_dtype_names()),
                  spec.stored_name()};
   }
   if (whole.shape != spec.stored_shape()) {
@@ -96,9 +68,11 @@ Result<SliceReader> SliceReader::make(std::shared_ptr<const TensorSource> source
 /// Elements that lie together, from `whole_element` of the whole tensor on.
 Status SliceReader::read_piece(int64_t whole_element, std::span<float> out) {
   if (out.empty()) return {};
-  const int64_t element_bytes = dtype_bytes(whole_.dtype);
-  const int64_t begin = whole_element * element_bytes;
-  const int64_t bytes = static_cast<int64_t>(out.size()) * element_bytes;
+  const StoredBlock block = stored_block(whole_.dtype);
+  const int64_t skipped = whole_element % block.elements;  // of the first block
+  const int64_t blocks = ceil_div(skipped + static_cast<int64_t>(out.size()), block.elements);
+  const int64_t begin = whole_element / block.elements * block.bytes;
+  const int64_t bytes = blocks * block.bytes;
   const auto window_bytes = static_cast<int64_t>(window_.size());
   if (begin < window_begin_ || begin + bytes > window_begin_ + window_bytes) {
     window_.resize(static_cast<size_t>(std::min(std::max(bytes, kWindowBytes), whole_.bytes() - begin)));
@@ -108,7 +82,14 @@ Status SliceReader::read_piece(int64_t whole_element, std::span<float> out) {
       return read;
     }
   }
-  convert(whole_.dtype, window_.data() + (begin - window_begin_), out);
+  const std::byte* const data = window_.data() + (begin - window_begin_);
+  if (blocks * block.elements == static_cast<int64_t>(out.size())) {
+    widen(whole_.dtype, data, out);
+  } else {
+    blocks_.resize(static_cast<size_t>(blocks * block.elements));
+    widen(whole_.dtype, data, blocks_);
+    std::copy_n(blocks_.begin() + skipped, out.size(), out.begin());
+  }
   return {};
 }
 

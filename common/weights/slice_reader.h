@@ -17,7 +17,7 @@ namespace krait {
 /// The rank's slice of one tensor. A reader serves one thread; several readers may share a source.
 class SliceReader final {
  public:
-  /// `whole` is a tensor of `source` with the spec's stored shape and a float dtype (f32, bf16, f16); else kCorrupt or
+  /// `whole` is a tensor of `source` with the spec's stored shape and a type of weights; else kCorrupt or
   /// kUnsupported, param the tensor's name. `rank` is below partition.world.
   static Result<SliceReader> make(std::shared_ptr<const TensorSource> source, const StoredTensor& whole,
                                   const TensorSpec& spec, const Partition& partition, int rank);
@@ -57,6 +57,7 @@ class SliceReader final {
   int64_t row_step_ = 0;           // elements from row to row of the view
   std::vector<std::byte> window_;  // bytes of the stored tensor from window_begin_ on
   int64_t window_begin_ = 0;
+  std::vector<float> blocks_;  // of a piece that begins or ends inside a block
   int64_t nonfinite_ = 0;
 };
 

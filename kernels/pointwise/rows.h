@@ -10,8 +10,8 @@
 
 namespace krait::kernels {
 
-/// out[t][i] = float32 of rows[t][i]. The conversion is exact. `rows` is [count][width] of dtype (kF32, kBF16 or kF16),
-/// row-major, at any alignment (as a file has it).
+/// out[t][i] = float32 of rows[t][i]. The conversion is exact. `rows` is [count][width] of a type of
+/// weights (stored_values.h), row-major, at any alignment (as a file has it).
 void widen_rows(Stream& stream, const std::byte* rows, DType dtype, int64_t count, int64_t width, float* out,
                 int64_t out_stride);
 

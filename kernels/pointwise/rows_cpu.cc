@@ -1,35 +1,16 @@
 #include <cstring>
 
-#include "common/base/check.h"
-#include "common/tensor/half.h"
+#include "common/tensor/stored_values.h"
 #include "kernels/pointwise/rows.h"
 
 namespace krait::kernels {
-namespace {
-
-/// Plain loops: each is bound by memory, and a conversion or one addition has the same bits however it is compiled.
-void convert_row(const std::byte* from, DType dtype, int64_t width, float* to) {
-  if (dtype == DType::kF32) {
-    std::memcpy(to, from, static_cast<size_t>(width) * sizeof(float));
-    return;
-  }
-  for (int64_t i = 0; i < width; ++i) {
-    uint16_t bits;
-    std::memcpy(&bits, from + 2 * i, sizeof bits);
-    to[i] = dtype == DType::kBF16 ? bf16_to_f32(bits) : f16_to_f32(bits);
-  }
-}
-
-}  // namespace
-
 void widen_rows(Stream& stream, const std::byte* rows, DType dtype, int64_t count, int64_t width, float* out,
                 int64_t out_stride) {
   const KernelTimer timer(stream, KernelKind::kPointwise);
-  CHECK(dtype == DType::kF32 || dtype == DType::kBF16 || dtype == DType::kF16);
-  const int64_t row_bytes = width * dtype_bytes(dtype);
+  const int64_t row_bytes = stored_bytes(dtype, width);
   stream.parallel_for(count, 1, [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row)
-      convert_row(rows + row * row_bytes, dtype, width, out + row * out_stride);
+      widen(dtype, rows + row * row_bytes, {out + row * out_stride, static_cast<size_t>(width)});
   });
 }
 

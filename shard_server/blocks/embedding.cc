@@ -15,7 +15,7 @@ class EmbeddingBlock final : public Block {
   EmbeddingBlock(CheckpointTensor table, int64_t hidden_size)
       : table_(std::move(table)),
         hidden_size_(hidden_size),
-        row_bytes_(hidden_size * dtype_bytes(table_.tensor->dtype)) {}
+        row_bytes_(stored_bytes(table_.tensor->dtype, hidden_size)) {}
 
   BlockNeeds needs(int64_t max_rows) const override { return {.scratch_bytes = max_rows * row_bytes_}; }
 

@@ -139,7 +139,7 @@ def test_deploy_up_shows_the_sentence(model):
     done = run_up("--model", model, "--", "true")
     assert done.returncode == 1
     assert "exited with code 1" in done.stderr
-    assert f"{model}/model.safetensors: tensor '{NORM}' is I32; F32, BF16 and F16 are served" in done.stderr
+    assert f"{model}/model.safetensors: tensor '{NORM}' is I32; F32, BF16, F16, Q8_0, Q4_0 and Q6_K are served" in done.stderr
 
 
 def test_weights_that_are_no_numbers_are_named_and_their_answers_are_errors(model):
