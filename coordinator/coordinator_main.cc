@@ -19,7 +19,7 @@
 #include "common/metrics/registry.h"
 #include "common/transport/zmq_transport.h"
 #include "common/weights/checkpoint.h"
-#include "common/weights/model_folder.h"
+#include "common/weights/model_place.h"
 #include "common/wire/addresses.h"
 #include "coordinator/api/api.h"
 #include "coordinator/api/coordinator_metrics.h"
@@ -181,7 +181,7 @@ Status serve(const Options& options) {
   api::CoordinatorMetrics figures(registry);
 
   api::ApiOptions api_options;
-  ASSIGN_OR_RETURN(const ModelFolder folder, find_model_folder(options.model));
+  ASSIGN_OR_RETURN(const ModelPlace folder, find_model(options.model));
   ASSIGN_OR_RETURN(const auto checkpoint, Checkpoint::open(folder.path));
   ASSIGN_OR_RETURN(api_options.model, open_model(options, folder.name, *checkpoint));
   ASSIGN_OR_RETURN(api_options.api_keys, read_keys(options.api_key_file));

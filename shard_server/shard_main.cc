@@ -37,7 +37,8 @@ Result<bool> read_options(int argc, char** argv, Options& options) {
   settings.add("metrics-host", options.metrics_host, "address of /metrics");
   settings.add("metrics-port", options.metrics_port, "port of /metrics; 0 picks one", 0, 65'535);
   settings.section("Model");
-  settings.add("model", s.model, "folder of the checkpoint, or org/name of one in Hugging Face's cache", true);
+  settings.add("model", s.model,
+               "folder of the checkpoint, a GGUF file, or org/name of a folder in Hugging Face's cache", true);
   settings.add("served-model-name", s.served_model_name, "name clients use; the folder's name if empty");
   settings.add_choice("dtype", s.dtype, "type of the weights in memory", weight_type_names());
   settings.section("Sequences");

@@ -16,11 +16,11 @@ enum class BlockKind : uint8_t {
   kEmbedding,  // roles: embedding.weight [V, H]
   kMamba,      // roles: norm.weight [H]; in_proj_x.weight, in_proj_z.weight [I, H] and .bias? [I];
                // conv1d.weight [I, 1, K], conv1d.bias? [I]; x_proj.J.weight [R + 2N, I / heads] for each head J;
-               // dt_proj.weight [I, R], dt_proj.bias [I]; A_log [I, N]; D [I];
+               // dt_proj.weight [I, R], dt_proj.bias [I]; A_log [I, N], or A = -exp(A_log); D [I];
                // out_proj.weight [H, I], out_proj.bias? [H] (whole on every rank: add it after the sum)
   kMamba2,  // roles: norm.weight [H]; in_proj_P.weight and .bias? for P = z, x [I, H], b, c [G * N, H], dt [heads, H];
-            // conv1d_P.weight [.., 1, K] and .bias? for P = x, b, c; dt_bias, A_log, D [heads]; gate_norm.weight [I];
-            // out_proj.weight [H, I], out_proj.bias? [H]
+            // conv1d_P.weight [.., 1, K] and .bias? for P = x, b, c; dt_bias, A_log (or A), D [heads]; gate_norm.weight
+            // [I]; out_proj.weight [H, I], out_proj.bias? [H]
   kSharedAttention,  // roles: norm.weight [2H]; q_proj.weight [heads * D, 2H], k_proj.weight, v_proj.weight
                      // [kv_heads * D, 2H]; P_adapter_a.weight? [r, 2H] and P_adapter_b.weight? for P = q, k, v;
                      // o_proj.weight [H, heads * D]

@@ -20,6 +20,7 @@
 namespace krait {
 namespace {
 
+constexpr std::string_view kConfigFile = "config.json";
 constexpr std::string_view kSingleFile = "model.safetensors";
 constexpr std::string_view kIndexFile = "model.safetensors.index.json";
 
@@ -61,11 +62,12 @@ Status add_content(Hash& hash, const CheckpointTensor& at) {
 
 }  // namespace
 
-Result<std::shared_ptr<const Checkpoint>> Checkpoint::open(const std::string& model_dir) {
+Result<std::shared_ptr<const Checkpoint>> Checkpoint::open(const std::string& model) {
   std::shared_ptr<Checkpoint> checkpoint(new Checkpoint());
-  checkpoint->directory_ = model_dir;
-  RETURN_IF_ERROR(checkpoint->read_config());
-  RETURN_IF_ERROR(checkpoint->add_tensors());
+  checkpoint->directory_ = model;
+  std::error_code error;
+  const bool is_file = std::filesystem::is_regular_file(model, error);
+  RETURN_IF_ERROR(is_file ? checkpoint->read_gguf() : checkpoint->read_folder());
   RETURN_IF_ERROR(checkpoint->finish());
   return std::shared_ptr<const Checkpoint>(std::move(checkpoint));
 }
@@ -86,8 +88,21 @@ Status Checkpoint::finish() {
   return take_fingerprint();
 }
 
+Status Checkpoint::read_folder() {
+  RETURN_IF_ERROR(read_config());
+  return add_tensors();
+}
+
+Status Checkpoint::read_gguf() {
+  ASSIGN_OR_RETURN(gguf_, GgufFile::open(directory_));
+  config_json_ = gguf_config_json(*gguf_);
+  RETURN_IF_ERROR(take_config());
+  return add_source(gguf_);
+}
+
 Status Checkpoint::read_config() {
-  ASSIGN_OR_RETURN(config_json_, read_text_file(directory_ + "/config.json", limits::kMaxConfigBytes));
+  ASSIGN_OR_RETURN(config_json_,
+                   read_text_file(fmt::format("{}/{}", directory_, kConfigFile), limits::kMaxConfigBytes));
   const std::string generation_path = directory_ + "/generation_config.json";
   if (entry_exists(generation_path)) {
     ASSIGN_OR_RETURN(generation_config_json_, read_text_file(generation_path, limits::kMaxConfigBytes));
@@ -98,7 +113,10 @@ Status Checkpoint::read_config() {
 Status Checkpoint::take_config() {
   const Result<ModelConfig> config = parse_model_config(config_json_, generation_config_json_);
   if (!config.ok()) {
-    return Error{config.error().code, fmt::format("{}/{}", directory_, config.error().message), config.error().param};
+    // It knows its text by the usual name only; a GGUF file's config is inside it.
+    std::string_view what = config.error().message;
+    if (gguf_ && what.starts_with(kConfigFile)) what.remove_prefix(kConfigFile.size());
+    return Error{config.error().code, fmt::format("{}{}{}", directory_, gguf_ ? "" : "/", what), config.error().param};
   }
   ASSIGN_OR_RETURN(plan_, make_model_plan(*config));
   return {};

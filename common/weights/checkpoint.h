@@ -1,4 +1,4 @@
-// A model directory: its config and its tensors, in one file or in several with an index.
+// A model: its config and its tensors, in a folder with one file or several and their index, or in a GGUF file.
 #pragma once
 
 #include <cstdint>
@@ -13,6 +13,7 @@
 #include "common/model/model_config.h"
 #include "common/model/model_plan.h"
 #include "common/model/partition.h"
+#include "common/weights/gguf.h"
 #include "common/weights/slice_reader.h"
 #include "common/weights/tensor_source.h"
 
@@ -38,11 +39,15 @@ class Checkpoint final {
   /// file that model.safetensors.index.json names. What opens fits its config: every tensor of the plan is there with
   /// its shape and a float dtype, and every tensor of the files is used by the plan or harmless.
   /// Errors name the file, and the tensor or field in `param`.
-  static Result<std::shared_ptr<const Checkpoint>> open(const std::string& model_dir);
+  /// A file in place of a folder is a GGUF file, which holds its config.
+  static Result<std::shared_ptr<const Checkpoint>> open(const std::string& model);
   /// The same of parts that are at hand, held to the same rules.
   static Result<std::shared_ptr<const Checkpoint>> make(CheckpointParts parts);
 
+  /// What was opened: a folder, or the file that gguf() is.
   const std::string& directory() const { return directory_; }
+  /// The file that it is, with its tokenizer; nullptr for a folder.
+  const GgufFile* gguf() const { return gguf_.get(); }
   const ModelConfig& config() const { return plan_.config; }
   const ModelPlan& plan() const { return plan_; }
 
@@ -65,6 +70,8 @@ class Checkpoint final {
 
  private:
   Checkpoint() = default;
+  Status read_folder();
+  Status read_gguf();
   Status read_config();
   Status take_config();
   Status add_tensors();
@@ -80,6 +87,7 @@ class Checkpoint final {
   std::optional<std::string> generation_config_json_;
   ModelPlan plan_;
   std::string fingerprint_;
+  std::shared_ptr<const GgufFile> gguf_;  // one of sources_
   std::vector<std::shared_ptr<const TensorSource>> sources_;
   std::map<std::string, CheckpointTensor, std::less<>> tensors_;
 };

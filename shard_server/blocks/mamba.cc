@@ -10,7 +10,6 @@
 // A mixer of several heads (Zamba) has an x_proj and a dt_proj for each. A head that one rank holds needs no sum of its
 // [dt | B | C]; one that some ranks share is summed among them. Falcon-Mamba norms dt, B and C, each for itself.
 #include <algorithm>
-#include <cmath>
 #include <numbers>
 
 #include "kernels/norm/rms_norm.h"
@@ -200,11 +199,13 @@ void MambaBlock::export_state(const SlotState& slot, WholeState& whole) const {
   layout_.unblock(base + state_.ssm_offset, mixer_.state_size, layer.ssm.data() + range_.begin * mixer_.state_size);
 }
 
-/// a = -exp(A_log) / ln 2, blocked. In double, so that the float32 result does not hang on one library's rounding.
-Result<float*> load_a(WeightLoader& loader, const TensorSpec& spec, const ChannelLayout& layout, int64_t state_size) {
-  ASSIGN_OR_RETURN(auto plain, loader.values(spec));
+/// A / ln 2, blocked. Its float32 value does not hang on whether the file has A or its logarithm.
+Result<float*> load_a(const BlockSource& source, const ChannelLayout& layout) {
+  WeightLoader& loader = source.loader;
+  const int64_t state_size = source.config.mixer.state_size;
+  ASSIGN_OR_RETURN(auto plain, loader.decays(source.plan));
   for (float& value : plain)
-    value = static_cast<float>(-std::exp(double{value}) * std::numbers::log2e);
+    value = static_cast<float>(value * std::numbers::log2e);
   ASSIGN_OR_RETURN(float* blocked, loader.floats(layout.padded() * state_size));
   for (const ChannelPart& part : layout.parts()) {
     kernels::to_blocked(plain.data() + part.first * state_size, part.channels, state_size,
@@ -234,7 +235,7 @@ Status load_channels(const BlockSource& source, const ChannelLayout& layout, Mam
     ASSIGN_OR_RETURN(w.conv_bias, loader.vector(spec("conv1d.bias"), padded, places));
   }
   ASSIGN_OR_RETURN(w.dt_bias, loader.vector(spec("dt_proj.bias"), padded, places));
-  ASSIGN_OR_RETURN(w.a, load_a(loader, spec("A_log"), layout, source.config.mixer.state_size));
+  ASSIGN_OR_RETURN(w.a, load_a(source, layout));
   ASSIGN_OR_RETURN(w.d, loader.vector(spec("D"), padded, places));
   return {};
 }

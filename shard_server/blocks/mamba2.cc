@@ -11,7 +11,6 @@
 // out_proj: it rides as a lane of the out_proj sum and divides afterwards. With more groups it is needed before
 // out_proj, and only where ranks share a group.
 #include <algorithm>
-#include <cmath>
 
 #include "kernels/norm/gated_norm.h"
 #include "kernels/scan/head_scan.h"
@@ -318,14 +317,14 @@ Status load_conv(const BlockSource& source, const Mamba2Shape& shape, Mamba2Weig
   return {};
 }
 
-/// dt_bias, a = -exp(A_log) (in double, as in mamba.cc), and D of each channel's head.
+/// dt_bias, A, and D of each channel's head.
 Status load_heads(const BlockSource& source, const Mamba2Shape& shape, Mamba2Weights& w) {
   auto& loader = source.loader;
   const auto spec = [&](std::string_view role) -> const TensorSpec& { return tensor_of(source.plan, role); };
   ASSIGN_OR_RETURN(w.dt_bias, loader.vector(spec("dt_bias"), shape.heads.size()));
-  ASSIGN_OR_RETURN(w.a, loader.vector(spec("A_log"), shape.heads.size()));
-  for (int64_t j = 0; j < shape.heads.size(); ++j)
-    w.a[j] = static_cast<float>(-std::exp(double{w.a[j]}));
+  ASSIGN_OR_RETURN(const auto a, loader.decays(source.plan));
+  ASSIGN_OR_RETURN(w.a, loader.floats(shape.heads.size()));
+  std::copy(a.begin(), a.end(), w.a);
   ASSIGN_OR_RETURN(const auto d, loader.values(spec("D")));
   ASSIGN_OR_RETURN(w.d, loader.floats(shape.layout.padded()));
   w.head_of.assign(static_cast<size_t>(shape.layout.padded()), 0);

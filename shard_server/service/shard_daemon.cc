@@ -13,7 +13,7 @@
 #include "common/base/rng.h"
 #include "common/base/version.h"
 #include "common/transport/zmq_transport.h"
-#include "common/weights/model_folder.h"
+#include "common/weights/model_place.h"
 #include "common/wire/addresses.h"
 #include "kernels/device/cpu_path.h"
 #include "shard_server/collectives/registry.h"
@@ -64,7 +64,7 @@ Status ShardDaemon::open() {
   RETURN_IF_ERROR(wire::check_group_name(options_.group));
   RETURN_IF_ERROR(wire::check_run_dir(options_.run_dir));
   ASSIGN_OR_RETURN(shares_, parse_shares(options_.shares));
-  ASSIGN_OR_RETURN(const ModelFolder model, find_model_folder(options_.model));
+  ASSIGN_OR_RETURN(const ModelPlace model, find_model(options_.model));
   ASSIGN_OR_RETURN(checkpoint_, Checkpoint::open(model.path));
   for (const auto& field : checkpoint_->config().unknown_fields) {
     log_info("config.json: nobody here knows the field '{}'", field);

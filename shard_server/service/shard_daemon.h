@@ -26,7 +26,7 @@ struct ShardOptions final {
   std::string shares;      // one positive number a rank, with commas; rank 0's count for all. Empty: equal parts
   std::string group = "g0";
   std::string run_dir;            // where the group's sockets are
-  std::string model;              // a folder, or a downloaded model's name (common/weights/model_folder.h)
+  std::string model;              // a folder, or a downloaded model's name (common/weights/model_place.h)
   std::string served_model_name;  // empty: the name of the model's folder
   std::string dtype = "f32";
   int64_t threads = 1;

@@ -1,6 +1,7 @@
 #include "shard_server/weights/weight_loader.h"
 
 #include <algorithm>
+#include <cmath>
 #include <vector>
 
 #include "common/base/check.h"
@@ -150,6 +151,14 @@ Result<LoadedNorm> WeightLoader::norm(const TensorSpec& spec, int64_t padded, in
   }
   ASSIGN_OR_RETURN(norm.weight, lay_out(all, padded, places));
   return norm;
+}
+
+Result<std::vector<float>> WeightLoader::decays(const BlockPlan& plan) {
+  if (const TensorSpec* stored = plan.find("A")) return values(*stored);
+  ASSIGN_OR_RETURN(auto a, values(tensor_of(plan, "A_log")));
+  for (float& value : a)
+    value = static_cast<float>(-std::exp(double{value}));
+  return a;
 }
 
 Result<std::vector<float>> WeightLoader::values(const TensorSpec& spec) {

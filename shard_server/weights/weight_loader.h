@@ -68,6 +68,10 @@ class WeightLoader final {
   /// A whole local tensor, float32 row-major, not in the arena: for what a block rearranges before it keeps it.
   Result<std::vector<float>> values(const TensorSpec& spec);
 
+  /// A of a mixer's block, as values() has tensors: as it is stored, or -exp(A_log), in double, so that the float32
+  /// result does not hang on one library's rounding.
+  Result<std::vector<float>> decays(const BlockPlan& plan);
+
   Result<float*> floats(int64_t count);
 
   /// Looks through this rank's share of the tensors that no block has read, because they stay in the file.

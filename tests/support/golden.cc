@@ -8,6 +8,8 @@
 #include <sstream>
 #include <stdexcept>
 
+#include "common/model/architecture.h"
+
 namespace krait::test {
 namespace {
 
@@ -31,6 +33,15 @@ std::string source_path(std::string_view relative) {
 
 std::string program_path(std::string_view name) {
   return fmt::format("{}/bin/{}", KRAIT_BUILD_DIR, name);
+}
+
+std::vector<std::string> golden_families() {
+  std::vector<std::string> families;
+  for (const Architecture* architecture : all_architectures()) {
+    std::string name(architecture->name);
+    if (std::filesystem::exists(golden_path("models/" + name))) families.push_back(std::move(name));
+  }
+  return families;
 }
 
 Reference::Reference(const std::string& path) {

@@ -18,6 +18,9 @@ std::string source_path(std::string_view relative);
 /// Absolute path of a program of the build, by its name.
 std::string program_path(std::string_view name);
 
+/// Families that have a fixture: all but those that are other spellings of some.
+std::vector<std::string> golden_families();
+
 /// A safetensors file of reference values. A missing file, a missing tensor or another dtype throws std::runtime_error:
 /// the test fails and says which.
 class Reference final {

@@ -154,6 +154,26 @@ void state_spaces(Draft& draft, SplitMix64& random) {
   draft.add_object("ssm_cfg", mixer);
 }
 
+void gguf(Draft& draft) {
+  const bool second = draft.flip();
+  const std::string prefix = second ? "mamba2." : "mamba.";
+  const int64_t heads = draft.shared(1, 12);
+  draft.add_word("model_type", "gguf");
+  draft.add_word("general.architecture", second ? "mamba2" : "mamba");
+  draft.add("rows of token_embd.weight", draft.between(3, 200));
+  draft.add_flag("has output.weight");
+  draft.add(prefix + "embedding_length", draft.between(5, 90));
+  draft.add(prefix + "block_count", draft.between(1, 3));
+  draft.add(prefix + "attention.layer_norm_rms_epsilon", draft.one_of({"1e-05", "1e-06", "0.001"}));
+  draft.add(prefix + "ssm.state_size", state_size(draft));
+  draft.add(prefix + "ssm.conv_kernel", conv_kernel(draft));
+  draft.add(prefix + "ssm.inner_size", second ? heads * draft.between(1, 20) : draft.shared(3, 150));
+  draft.add(prefix + "ssm.time_step_rank", second ? heads : draft.between(1, 9));
+  if (second) draft.add(prefix + "ssm.group_count", draft.divisor_of(heads));
+  if (!second) draft.add_flag("mamba.ssm.dt_b_c_rms");
+  draft.add("eos_token_id", "[0]");
+}
+
 /// Attention over 2 H columns; returns H. `plain` heads share those evenly and have keys of their own, which adapters
 /// need. transformers takes no Zamba2 whose heads cannot be halved, rotary or not: `even_heads`.
 int64_t add_attention(Draft& draft, bool plain, bool even_heads) {
@@ -238,6 +258,10 @@ std::string random_config(std::string_view architecture, SplitMix64& random) {
   Draft draft(random);
   if (architecture == "state_spaces") {
     state_spaces(draft, random);
+    return draft.text();
+  }
+  if (architecture == "gguf") {
+    gguf(draft);
     return draft.text();
   }
   add_common(draft, architecture);

@@ -37,6 +37,7 @@ float random_value(const TensorSpec& spec, SplitMix64& random) {
   if (spec.role == "norm.weight" || spec.role == "gate_norm.weight" || spec.role == "D")
     return static_cast<float>(0.75 + u / 2);
   if (spec.role == "A_log") return static_cast<float>(2.5 * u);
+  if (spec.role == "A") return static_cast<float>(-std::exp(2.5 * u));
   if (spec.role == "dt_proj.bias" || spec.role == "dt_bias") return static_cast<float>(-5 + 3 * u);
   const double fan_in = spec.shape.size() < 2 ? 16 : static_cast<double>(spec.shape.back());
   return static_cast<float>((2 * u - 1) * std::sqrt(3 / fan_in));

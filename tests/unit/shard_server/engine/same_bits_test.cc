@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 
 #include "common/base/rng.h"
-#include "common/model/architecture.h"
 #include "tests/support/cluster/among_others.h"
 #include "tests/support/draws.h"
 #include "tests/support/golden.h"
@@ -56,10 +55,8 @@ class SameBits : public testing::TestWithParam<DType> {};
 
 std::vector<std::string> every_family() {
   std::vector<std::string> models;
-  for (const Architecture* architecture : all_architectures()) {
-    if (architecture->name == "state_spaces") continue;  // mamba and mamba2 in another spelling
-    models.push_back(golden_path(fmt::format("models/{}", architecture->name)));
-  }
+  for (const std::string& family : golden_families())
+    models.push_back(golden_path("models/" + family));
   return models;
 }
 

@@ -1,4 +1,4 @@
-#include "common/weights/model_folder.h"
+#include "common/weights/model_place.h"
 
 #include <fmt/format.h>
 
@@ -34,19 +34,19 @@ bool is_hub_name(const std::string& model) {
          });
 }
 
-std::string folder_name(const std::string& model) {
+std::string own_name(const std::string& model) {
   std::error_code error;  // without a working directory the name is taken from the path as given
   fs::path folder = fs::absolute(model, error);
   folder = (error ? fs::path(model) : folder).lexically_normal();
   if (!folder.has_filename()) folder = folder.parent_path();
-  return folder.filename();
+  return folder.extension() == ".gguf" ? folder.stem() : folder.filename();
 }
 
 }  // namespace
 
-Result<ModelFolder> find_model_folder(const std::string& model) {
+Result<ModelPlace> find_model(const std::string& model) {
   std::error_code error;
-  if (fs::is_directory(model, error) || !is_hub_name(model)) return ModelFolder{model, folder_name(model)};
+  if (fs::exists(model, error) || !is_hub_name(model)) return ModelPlace{model, own_name(model)};
   std::string key = "models--" + model;
   key.replace(key.find('/'), 1, "--");
   const fs::path kept = hub_cache() / key;
@@ -56,11 +56,12 @@ Result<ModelFolder> find_model_folder(const std::string& model) {
   const fs::path snapshot = kept / "snapshots" / revision;
   const bool plain = !revision.empty() && revision.find('/') == std::string::npos && revision[0] != '.';
   if (!plain || !fs::is_directory(snapshot, error)) {
-    return Error{Errc::kNotFound,
-                 fmt::format("model '{}' is no folder here, nor a downloaded model in {}", model, kept.string()),
-                 "model"};
+    return Error{
+        Errc::kNotFound,
+        fmt::format("model '{}' is no folder or file here, nor a downloaded model in {}", model, kept.string()),
+        "model"};
   }
-  return ModelFolder{snapshot.string(), model};
+  return ModelPlace{snapshot.string(), model};
 }
 
 }  // namespace krait

@@ -1,4 +1,4 @@
-#include "common/weights/model_folder.h"
+#include "common/weights/model_place.h"
 
 #include <gtest/gtest.h>
 
@@ -32,21 +32,21 @@ class Cache : public testing::Test {
 };
 
 TEST_F(Cache, AFolderIsItself) {
-  const auto found = find_model_folder(folder_.path());
+  const auto found = find_model(folder_.path());
   ASSERT_TRUE(found.ok());
   EXPECT_EQ(found->path, folder_.path());
   EXPECT_EQ(found->name, std::filesystem::path(folder_.path()).filename());
 }
 
 TEST_F(Cache, TheFoldersNameIsTheModels) {
-  EXPECT_EQ(find_model_folder("/models/mamba-130m")->name, "mamba-130m");
-  EXPECT_EQ(find_model_folder("/models/mamba-130m/")->name, "mamba-130m");
-  EXPECT_EQ(find_model_folder("/models/x/../mamba-130m/.")->name, "mamba-130m");
+  EXPECT_EQ(find_model("/models/mamba-130m")->name, "mamba-130m");
+  EXPECT_EQ(find_model("/models/mamba-130m/")->name, "mamba-130m");
+  EXPECT_EQ(find_model("/models/x/../mamba-130m/.")->name, "mamba-130m");
 }
 
 TEST_F(Cache, ANameIsLookedUpWhereTheToolsKeepModels) {
   const auto expect_found = [](const std::string& snapshot) {
-    const auto found = find_model_folder("org/small-model.v1");
+    const auto found = find_model("org/small-model.v1");
     ASSERT_TRUE(found.ok()) << to_string(found.error());
     EXPECT_EQ(found->path, snapshot);
     EXPECT_EQ(found->name, "org/small-model.v1");
@@ -61,20 +61,20 @@ TEST_F(Cache, ANameIsLookedUpWhereTheToolsKeepModels) {
 
 TEST_F(Cache, WhatIsNotThereIsNamed) {
   setenv("HF_HUB_CACHE", folder_.path().c_str(), 1);
-  const auto missing = find_model_folder("org/other");
+  const auto missing = find_model("org/other");
   ASSERT_FALSE(missing.ok());
   EXPECT_EQ(missing.error().code, Errc::kNotFound);
   EXPECT_EQ(missing.error().param, "model");
   EXPECT_NE(missing.error().message.find(folder_.path() + "/models--org--other"), std::string::npos);
   for (const char* revision : {"", "../../elsewhere", "nothing", ".."}) {
     keep(folder_.path(), revision);
-    EXPECT_FALSE(find_model_folder("org/small-model.v1").ok()) << revision;
+    EXPECT_FALSE(find_model("org/small-model.v1").ok()) << revision;
   }
 }
 
 TEST_F(Cache, WhatIsNoNameIsTakenForAFolder) {
   for (const char* path : {"/no/such", "./org/name", "../x", "a/b/c", "org/", "nothing"})
-    EXPECT_EQ(find_model_folder(path)->path, path);
+    EXPECT_EQ(find_model(path)->path, path);
 }
 
 }  // namespace
