@@ -25,6 +25,7 @@
 #include "coordinator/api/coordinator_metrics.h"
 #include "coordinator/http/http_server.h"
 #include "coordinator/requests/cluster_client.h"
+#include "coordinator/tokenizer/gguf_tokenizer.h"
 
 namespace krait {
 namespace {
@@ -77,8 +78,9 @@ Result<bool> read_options(int argc, char** argv, Options& options) {
   settings.add("run-dir", options.run_dir, "folder of the groups' sockets", true);
   settings.add("group", options.groups, "name of a group (may stand several times)", true);
   settings.section("Model");
-  settings.add("model", options.model, "folder of the checkpoint, or org/name of one in Hugging Face's cache", true);
-  settings.add("served-model-name", options.served_model_name, "name clients use; the folder's name if empty");
+  settings.add("model", options.model,
+               "folder of the checkpoint, a GGUF file, or org/name of a folder in Hugging Face's cache", true);
+  settings.add("served-model-name", options.served_model_name, "name clients use; the model's own if empty");
   settings.add("tokenizer", options.tokenizer, "another tokenizer.json");
   settings.add("chat-template", options.chat_template, "a Jinja file in place of the model's own chat template");
   settings.section("Requests");
@@ -98,6 +100,17 @@ Result<bool> read_options(int argc, char** argv, Options& options) {
   return go_on;
 }
 
+/// Null where there is none.
+Result<std::shared_ptr<const tokenizer::Tokenizer>> open_tokenizer(const Options& options,
+                                                                   const Checkpoint& checkpoint) {
+  using tokenizer::Tokenizer;
+  if (!options.tokenizer.empty()) return Tokenizer::load(options.tokenizer);
+  if (checkpoint.gguf() != nullptr) return tokenizer::load_gguf_tokenizer(*checkpoint.gguf());
+  const auto file = std::filesystem::path(checkpoint.directory()) / "tokenizer.json";
+  if (!entry_exists(file.native())) return std::shared_ptr<const Tokenizer>();
+  return Tokenizer::load(file);
+}
+
 Result<api::ModelInfo> open_model(const Options& options, const std::string& name, const Checkpoint& checkpoint) {
   const ModelConfig& config = checkpoint.config();
   api::ModelInfo model;
@@ -109,18 +122,18 @@ Result<api::ModelInfo> open_model(const Options& options, const std::string& nam
   model.vocab_size = config.vocab_size;
   model.eos_ids = config.eos_ids;
   model.texts = std::make_shared<tokenizer::StretchCache>(options.text_cache_mib * kMiB);
-  const auto file = options.tokenizer.empty() ? std::filesystem::path(checkpoint.directory()) / "tokenizer.json"
-                                              : std::filesystem::path(options.tokenizer);
-  if (!options.tokenizer.empty() || entry_exists(file.native())) {
-    ASSIGN_OR_RETURN(model.tokenizer, tokenizer::Tokenizer::load(file));
-    if (model.tokenizer->vocab_size() > model.vocab_size) {
-      log_warning("{} has {} tokens, but the model only {}: texts with others are refused", file.string(),
-                  model.tokenizer->vocab_size(), model.vocab_size);
-    }
-  } else {
-    log_warning("{} is not there: only token ids are served", file.string());
+  ASSIGN_OR_RETURN(model.tokenizer, open_tokenizer(options, checkpoint));
+  if (model.tokenizer == nullptr) {
+    log_warning("{} has no tokenizer: only token ids are served", checkpoint.directory());
+  } else if (model.tokenizer->vocab_size() > model.vocab_size) {
+    log_warning("the tokenizer has {} tokens, but the model only {}: texts with others are refused",
+                model.tokenizer->vocab_size(), model.vocab_size);
   }
-  ASSIGN_OR_RETURN(model.chat, api::load_chat_templates(checkpoint.directory(), options.chat_template));
+  if (checkpoint.gguf() != nullptr) {
+    ASSIGN_OR_RETURN(model.chat, api::load_chat_templates(*checkpoint.gguf(), options.chat_template));
+  } else {
+    ASSIGN_OR_RETURN(model.chat, api::load_chat_templates(checkpoint.directory(), options.chat_template));
+  }
   return model;
 }
 

@@ -23,6 +23,7 @@ inline constexpr int64_t kMaxTokenizerBytes = 256 * kMiB;  // tokenizer.json
 inline constexpr int kMaxTokenizerDepth = 16;              // sequences of pipeline parts inside each other
 inline constexpr int kMaxTokenizerParts = 64;              // parts of one such sequence
 inline constexpr int64_t kMaxTokenBytes = 64 * kKiB;       // text of one token
+inline constexpr int64_t kMaxScoredTokenBytes = 512;       // the same, where merges are found by scores
 inline constexpr int64_t kMaxEncodeBytes = 64 * kMiB;      // text encoded in one call
 inline constexpr int64_t kMaxNormalizedBytes = 512 * kMiB;  // the same, after normalizers and byte mapping
 inline constexpr int64_t kMaxRegexSteps = 10'000'000;       // of one match of a tokenizer's pattern
@@ -82,6 +83,7 @@ inline constexpr int64_t kMaxRetryAfterS = 60;                  // worth telling
 
 // Chat templates. A render's memory counts what it made in all, so that bounds its time too.
 inline constexpr int64_t kMaxTemplateSourceBytes = 1 * kMiB;
+inline constexpr int kMaxNamedTemplates = 64;             // of one model
 inline constexpr int64_t kMaxTemplateSteps = 20'000'000;  // evaluations and items passed over, of one render
 inline constexpr int64_t kMaxTemplateBytes = 512 * kMiB;  // values and text that one render makes
 inline constexpr int kMaxTemplateDepth = 1000;  // evaluations inside each other, of one render: 8 KiB of stack each

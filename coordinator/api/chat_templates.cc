@@ -1,5 +1,6 @@
 #include "coordinator/api/chat_templates.h"
 
+#include <array>
 #include <exception>
 #include <optional>
 
@@ -81,6 +82,48 @@ Status add_special_tokens(ChatTemplates& templates, const json& config, const fs
   return {};
 }
 
+constexpr std::string_view kTemplateKey = "tokenizer.chat_template";
+
+Status add_from_gguf(ChatTemplates& templates, const GgufFile& model) {
+  ASSIGN_OR_RETURN(const auto names, model.texts("tokenizer.chat_templates"));
+  if (names.size() > static_cast<size_t>(limits::kMaxNamedTemplates)) {
+    return model.fault("tokenizer.chat_templates", fmt::format("has {} names", names.size()));
+  }
+  const auto add_key = [&](const std::string& name, const std::string& key) -> Status {
+    ASSIGN_OR_RETURN(const auto source, model.text(key));
+    if (!source) return {};
+    if (source->size() > static_cast<size_t>(limits::kMaxTemplateSourceBytes)) {
+      return model.fault(key, fmt::format("has {} bytes", source->size()));
+    }
+    return add(templates, name, *source, fmt::format("{}: {}", model.name(), key));
+  };
+  RETURN_IF_ERROR(add_key("default", std::string(kTemplateKey)));
+  for (const std::string& name : names)
+    RETURN_IF_ERROR(add_key(name, fmt::format("{}.{}", kTemplateKey, name)));
+  return {};
+}
+
+Status add_special_tokens(ChatTemplates& templates, const GgufFile& model) {
+  struct Special final {
+    const char* name;
+    const char* key;
+  };
+  static constexpr auto kSpecials = std::to_array<Special>({{"bos_token", "tokenizer.ggml.bos_token_id"},
+                                                            {"eos_token", "tokenizer.ggml.eos_token_id"},
+                                                            {"unk_token", "tokenizer.ggml.unknown_token_id"},
+                                                            {"sep_token", "tokenizer.ggml.seperator_token_id"},
+                                                            {"pad_token", "tokenizer.ggml.padding_token_id"},
+                                                            {"mask_token", "tokenizer.ggml.mask_token_id"}});
+  ASSIGN_OR_RETURN(const auto tokens, model.texts("tokenizer.ggml.tokens"));
+  for (const Special& special : kSpecials) {
+    ASSIGN_OR_RETURN(const auto id, model.integer(special.key));
+    if (!id || *id < 0 || *id >= std::ssize(tokens)) continue;
+    templates.special_tokens.emplace_back(special.name,
+                                          chat_template::Value::string(tokens[static_cast<size_t>(*id)], true));
+  }
+  return {};
+}
+
 }  // namespace
 
 const chat_template::ChatTemplate& ChatTemplates::choose(bool with_tools) const {
@@ -113,6 +156,14 @@ Result<std::shared_ptr<const ChatTemplates>> load_chat_templates(const fs::path&
   return std::shared_ptr<const ChatTemplates>(std::move(templates));
 } catch (const std::exception& problem) {
   return Error{Errc::kIo, fmt::format("the chat templates cannot be read: {}", problem.what()), ""};
+}
+
+Result<std::shared_ptr<const ChatTemplates>> load_chat_templates(const GgufFile& model, const fs::path& file) {
+  auto templates = std::make_shared<ChatTemplates>();
+  RETURN_IF_ERROR(file.empty() ? add_from_gguf(*templates, model) : add_file(*templates, "default", file));
+  if (templates->by_name.empty()) return std::shared_ptr<const ChatTemplates>();
+  RETURN_IF_ERROR(add_special_tokens(*templates, model));
+  return std::shared_ptr<const ChatTemplates>(std::move(templates));
 }
 
 }  // namespace krait::api

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "common/base/result.h"
+#include "common/weights/gguf.h"
 #include "coordinator/chat_template/chat_template.h"
 
 namespace krait::api {
@@ -27,6 +28,11 @@ struct ChatTemplates final {
 /// Null where there is none. Errors name file, line and column: kIo, kTooLarge, kCorrupt (tokenizer_config.json),
 /// kInvalidArgument (a template).
 Result<std::shared_ptr<const ChatTemplates>> load_chat_templates(const std::filesystem::path& model_dir,
+                                                                 const std::filesystem::path& file);
+
+/// The same of a GGUF file: tokenizer.chat_template, the named ones that tokenizer.chat_templates lists, and the
+/// special tokens by their ids. Errors name the file and the key.
+Result<std::shared_ptr<const ChatTemplates>> load_chat_templates(const GgufFile& model,
                                                                  const std::filesystem::path& file);
 
 }  // namespace krait::api

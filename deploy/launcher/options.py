@@ -13,6 +13,7 @@ MAX_RANKS = 8
 MAX_GROUPS = 64
 MAX_PROCESSES = 1 + MAX_RANKS * MAX_GROUPS
 MAX_INDEX_BYTES = 64 << 20
+GGUF_MAGIC = b"GGUF"
 
 EPILOG = """After `--` a command may follow: it runs once the cluster is ready, with KRAIT_URL, KRAIT_METRICS_URL and
 KRAIT_RUN_DIR set, and deploy/up stops the cluster and exits with its exit code. What deploy/up itself says then goes to
@@ -90,7 +91,7 @@ def _parser():
         type=_path,
         default=DEMO_MODEL,
         metavar="MODEL",
-        help="folder with config.json and safetensors, or org/name of a downloaded one (default: the bundled demo model)",
+        help="folder with config.json and safetensors, a GGUF file, or org/name of a downloaded folder (default: the bundled demo model)",
     )
     p.add_argument("--ranks", type=_between(1, MAX_RANKS), default=2, metavar="P", help="shard servers of a group (default: %(default)s)")
     p.add_argument("--shares", type=_shares, metavar="A,B", help="speeds of the ranks, as 3,1: they get such parts of the model (default: equal ones)")
@@ -117,7 +118,7 @@ def _parser():
         help="of the coordinator's metrics, the others follow (default: from 9100 on, those that are free)",
     )
     p.add_argument("--metrics-host", metavar="HOST", help="address of the metrics (default: that of --host)")
-    p.add_argument("--served-model-name", metavar="NAME", help="name that clients use (default: that of the folder)")
+    p.add_argument("--served-model-name", metavar="NAME", help="name that clients use (default: that of the folder or file)")
     p.add_argument("--tokenizer", type=_path, metavar="FILE", help="another tokenizer.json than the model's")
     p.add_argument("--chat-template", type=_path, metavar="FILE", help="a Jinja file in place of the model's own")
     p.add_argument(
@@ -146,7 +147,7 @@ def parse(arguments):
     options = _parser().parse_args(arguments)
     options.command = command
     options.metrics_host = options.metrics_host or options.host
-    if not options.model.is_dir() and (found := _downloaded(str(options.model))):
+    if not options.model.exists() and (found := _downloaded(str(options.model))):
         options.served_model_name = options.served_model_name or str(options.model)
         options.model = found
     for name in ("model", "tokenizer", "chat_template", "api_key_file", "run_dir", "build_dir"):
@@ -181,7 +182,7 @@ def _check_files(options):
             print(f"deploy/up: error: {text}", file=sys.stderr)
             sys.exit(2)
 
-    need(options.model.is_dir(), f"--model {options.model}: no such folder")
+    need(options.model.is_dir() or options.model.is_file(), f"--model {options.model}: no such folder or file")
     fault = _fault_of_model(options.model)
     need(fault is None, f"--model {options.model}: {fault}")
     for name in ("tokenizer", "chat_template", "api_key_file"):
@@ -191,6 +192,12 @@ def _check_files(options):
 
 def _fault_of_model(folder):
     """What is missing, or None. The daemons look closer; this is what can be told before minutes of building."""
+    if folder.is_file():
+        try:
+            with open(folder, "rb") as file:
+                return None if file.read(len(GGUF_MAGIC)) == GGUF_MAGIC else "a file, but no GGUF file"
+        except OSError as error:
+            return error.strerror
     if not (folder / "config.json").is_file():
         return "no config.json there"
     if (folder / "model.safetensors").is_file():

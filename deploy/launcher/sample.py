@@ -13,9 +13,27 @@ TIMEOUT_S = 60
 MAX_LINES = 10_000
 
 
-def can_sample(options):
-    """A model without a tokenizer takes token ids only: there is nothing to show."""
-    return options.tokenizer is not None or (options.model / "tokenizer.json").is_file()
+def can_sample(options, port):
+    """A model without a tokenizer takes token ids only: there is nothing to show. A GGUF file may have one inside."""
+    if options.tokenizer is not None or not options.model.is_file():
+        return options.tokenizer is not None or (options.model / "tokenizer.json").is_file()
+    connection = _connect(options, port)
+    try:
+        connection.request("POST", "/tokenize", json.dumps({"prompt": OTHER_PROMPT}), _headers(options))
+        return connection.getresponse().status == 200
+    except (OSError, http.client.HTTPException):
+        return False
+    finally:
+        connection.close()
+
+
+def _connect(options, port):
+    return http.client.HTTPConnection(url_host(options.host).strip("[]"), port, timeout=TIMEOUT_S)
+
+
+def _headers(options):
+    key = first_key(options.api_key_file)
+    return {"Content-Type": "application/json", **({"Authorization": "Bearer " + key} if key else {})}
 
 
 def first_key(path):
@@ -41,11 +59,8 @@ def events(response):
 def show(options, port, write):
     """Streams a completion to write(). Returns an error in words, or None."""
     prompt = DEMO_PROMPT if options.model == DEMO_MODEL else OTHER_PROMPT
-    headers = {"Content-Type": "application/json"}
-    key = first_key(options.api_key_file)
-    if key:
-        headers["Authorization"] = "Bearer " + key
-    connection = http.client.HTTPConnection(url_host(options.host).strip("[]"), port, timeout=TIMEOUT_S)
+    headers = _headers(options)
+    connection = _connect(options, port)
     try:
         connection.request("GET", "/v1/models", headers=headers)
         models = json.loads(connection.getresponse().read())

@@ -74,11 +74,14 @@ def _serve(options, cluster, terminal, stop):
     terminal.say("ready", f"{options.groups} x {options.ranks} ranks, {options.threads} threads each, {options.dtype}")
     if options.command:
         return _run_command(options, cluster, terminal, stop)
-    if not sample.can_sample(options):
-        terminal.say("note", f"{options.model} has no tokenizer.json: only prompts of token ids are served")
-    if not options.no_sample and sample.can_sample(options):
+    port = cluster.coordinator.ready["port"]
+    with stop.interruptible():
+        can_sample = sample.can_sample(options, port)
+    if not can_sample:
+        terminal.say("note", f"{options.model} has no tokenizer: only prompts of token ids are served")
+    if can_sample and not options.no_sample:
         with stop.interruptible():
-            error = sample.show(options, cluster.coordinator.ready["port"], terminal.raw)
+            error = sample.show(options, port, terminal.raw)
         if error:
             _tell_deaths(cluster, terminal)
             raise Failure(f"the sample completion failed: {error}")

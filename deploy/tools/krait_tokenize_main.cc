@@ -1,4 +1,5 @@
-// krait-tokenize TOKENIZER_JSON: JSON lines {"text"} in, {"ids", "special_ids", "decoded", "decoded_skip"} out.
+// krait-tokenize FILE (tokenizer.json, or a GGUF file): JSON lines {"text"} in, {"ids", "special_ids", "decoded",
+// "decoded_skip"} out.
 #include <fmt/format.h>
 
 #include <cstdint>
@@ -12,6 +13,7 @@
 
 #include "common/base/limits.h"
 #include "common/base/result.h"
+#include "coordinator/tokenizer/gguf_tokenizer.h"
 #include "coordinator/tokenizer/tokenizer.h"
 
 namespace krait::tokenizer {
@@ -38,12 +40,20 @@ Result<std::string> tokenize_line(const Tokenizer& tokenizer, const std::string&
   return out.dump(-1, ' ', true);
 }
 
+Result<std::shared_ptr<const Tokenizer>> load(const std::string& path) {
+  if (!path.ends_with(".gguf")) return Tokenizer::load(path);
+  ASSIGN_OR_RETURN(const auto file, GgufFile::open(path));
+  ASSIGN_OR_RETURN(auto tokenizer, load_gguf_tokenizer(*file));
+  if (tokenizer == nullptr) return Error{Errc::kNotFound, path + " has no tokenizer", path};
+  return tokenizer;
+}
+
 int run(int argc, char** argv) {
   if (argc != 2) {
-    fmt::print(stderr, "usage: krait-tokenize TOKENIZER_JSON < LINES\n");
+    fmt::print(stderr, "usage: krait-tokenize TOKENIZER_JSON|MODEL.gguf < LINES\n");
     return 1;
   }
-  const auto tokenizer = Tokenizer::load(argv[1]);
+  const auto tokenizer = load(argv[1]);
   if (!tokenizer.ok()) {
     fmt::print(stderr, "krait-tokenize: {}\n", to_string(tokenizer.error()));
     return 1;

@@ -328,7 +328,7 @@ def test_a_model_that_is_incomplete_is_refused_before_anything_is_built(tmp_path
         (["--ranks", "9"], "9 is not between 1 and 8"),
         (["--port", "x"], "'x' is not a number"),
         (["--dtype", "f64"], "--dtype"),
-        (["--model", "/no/such/model"], "/no/such/model: no such folder"),
+        (["--model", "/no/such/model"], "/no/such/model: no such folder or file"),
         (["--tokenizer", "/no/such/file"], "--tokenizer /no/such/file: no such file"),
         (["--no-such-option"], "--no-such-option"),
         (["--run-dir", ""], "--run-dir: an empty name is none"),

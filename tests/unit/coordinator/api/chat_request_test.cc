@@ -5,9 +5,11 @@
 
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <limits>
 
 #include "coordinator/api/request_tables.h"
+#include "tests/support/gguf_writer.h"
 #include "tests/unit/coordinator/api/completion_fixture.h"
 
 namespace krait::api {
@@ -221,6 +223,39 @@ TEST(ChatTemplates, WhatTokenizerConfigSaysAmissIsRefusedByName) {
   }
   for (const char* token : {"null", R"("<s>")", R"({"content": "<s>"})"})
     EXPECT_EQ(message(fmt::format(R"({{"bos_token": {}}})", token)), "");
+}
+
+TEST(ChatTemplates, AGgufFileHoldsThem) {
+  const std::vector<std::string> tokens{"<unk>", "<s>", "</s>"};
+  const auto load = [&](const std::function<void(test::GgufWriter&)>& add, const std::string& given = "") {
+    const ChatFiles files;
+    test::GgufWriter writer;
+    writer.texts("tokenizer.ggml.tokens", tokens).integer("tokenizer.ggml.bos_token_id", 1);
+    writer.integer("tokenizer.ggml.eos_token_id", 9).integer("tokenizer.ggml.unknown_token_id", 0);
+    add(writer);
+    files.write("m.gguf", writer.file());
+    const auto file = GgufFile::open((files.dir() / "m.gguf").native()).value();
+    return load_chat_templates(*file, given.empty() ? "" : files.write("given.jinja", given));
+  };
+  const auto text = [](const auto& loaded, bool tools) {
+    return (*loaded)->choose(tools).render((*loaded)->special_tokens, 0).value().text;
+  };
+  EXPECT_EQ(load([](auto&) {}).value(), nullptr);
+  const auto add_two = [](test::GgufWriter& writer) {
+    writer.text("tokenizer.chat_template", "{{ bos_token }}{{ unk_token }}{{ eos_token }}!");
+    writer.texts("tokenizer.chat_templates", std::vector<std::string>{"tool_use"});
+    writer.text("tokenizer.chat_template.tool_use", "T");
+  };
+  EXPECT_EQ(text(load(add_two), false), "<s><unk>!") << "no token has the id of eos";
+  EXPECT_EQ(text(load(add_two), true), "T");
+  EXPECT_EQ(text(load(add_two, "G{{ bos_token }}"), true), "G<s>");
+  const auto broken = load([](auto& writer) { writer.text("tokenizer.chat_template", "{{ x | nosuch }}"); });
+  ASSERT_FALSE(broken.ok());
+  EXPECT_NE(broken.error().message.find("m.gguf: tokenizer.chat_template:1:8: there is no filter"), std::string::npos)
+      << broken.error().message;
+  const auto number = load([](auto& writer) { writer.integer("tokenizer.chat_template", 3); });
+  ASSERT_FALSE(number.ok());
+  EXPECT_EQ(number.error().param, "tokenizer.chat_template");
 }
 
 }  // namespace
