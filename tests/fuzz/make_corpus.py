@@ -36,6 +36,57 @@ def safetensors():
     write("safetensors", "huge_header", b"H" + struct.pack("<Q", 1 << 42) + json.dumps(huge).encode())
 
 
+def gguf():
+    u8, i32, u32, f32, flag, text, array = 0, 5, 4, 6, 7, 8, 9
+
+    def words(value):
+        return struct.pack("<Q", len(value.encode())) + value.encode()
+
+    def entry(key, kind, value):
+        return words(key) + struct.pack("<I", kind) + value
+
+    def many(kind, values):
+        return struct.pack("<IQ", kind, len(values)) + b"".join(values)
+
+    def number(value):
+        return struct.pack("<I", value)
+
+    def file(keys, tensors=()):
+        """Tensors are (name, type, axes from the innermost, bytes)."""
+        head, data = b"".join(keys), b""
+        for name, kind, axes, content in tensors:
+            data += bytes(-len(data) % 32)
+            head += words(name) + struct.pack(f"<I{len(axes)}QIQ", len(axes), *axes, kind, len(data))
+            data += content
+        head = b"GGUF" + struct.pack("<IQQ", 3, len(tensors), len(keys)) + head
+        return head + (bytes(-len(head) % 32) + data if tensors else b"")
+
+    write("gguf", "empty", file([]))
+    write("gguf", "name", file([entry("a" * 12, u32, number(1))]))
+    nested = many(array, [many(u8, [b"x", b"y"]), many(text, [words("z")])])
+    flags = [entry("general.alignment", u32, number(32)), entry("nested", array, nested), entry("f", flag, b"\1")]
+    write("gguf", "tensors", file(flags, [("a", 0, [3, 2], bytes(24)), ("b", 8, [32], bytes(34)), ("c", 14, [256, 1], bytes(210))]))
+    sizes = {"embedding_length": 4, "block_count": 1, "ssm.conv_kernel": 4, "ssm.inner_size": 8, "ssm.state_size": 2}
+    sizes.update({"ssm.time_step_rank": 2, "ssm.group_count": 1})
+    model = [entry("general.architecture", text, words("mamba2"))]
+    model += [entry(f"mamba2.{key}", u32, number(value)) for key, value in sizes.items()]
+    model += [entry("mamba2.attention.layer_norm_rms_epsilon", f32, struct.pack("<f", 1e-5))]
+    write("gguf", "config", file(model, [("token_embd.weight", 1, [4, 3], bytes(24))]))
+    for kind, tokens, more in (
+        ("gpt2", ["a", "b", "ab", "\u0120", "<s>", "[PAD5]"], [entry("tokenizer.ggml.pre", text, words("mpt")), entry("tokenizer.ggml.merges", array, many(text, [words("a b")]))]),
+        ("llama", ["<unk>", "a", "b", "ab", "<s>", "\u2581"], [entry("tokenizer.ggml.scores", array, many(f32, [struct.pack("<f", -n) for n in range(6)]))]),
+    ):  # fmt: skip
+        types = [2 if token == "<unk>" else 3 if token == "<s>" else 5 if "PAD" in token else 1 for token in tokens]
+        keys = [
+            entry("tokenizer.ggml.model", text, words(kind)),
+            entry("tokenizer.ggml.tokens", array, many(text, [words(token) for token in tokens])),
+            entry("tokenizer.ggml.token_type", array, many(i32, [struct.pack("<i", number) for number in types])),
+            entry("tokenizer.ggml.bos_token_id", u32, number(4)),
+            entry("tokenizer.ggml.add_bos_token", flag, b"\1"),
+        ]
+        write("gguf", kind, file(keys + more))
+
+
 def shard_index():
     shards = {"a.weight": "model-00001-of-00002.safetensors", "b": "model-00002-of-00002.safetensors"}
     write("shard_index", "two", json.dumps({"metadata": {"total_size": 8}, "weight_map": shards}))
@@ -173,5 +224,5 @@ def scheduler():
 
 
 if __name__ == "__main__":
-    for make in (safetensors, shard_index, config, tokenizer, template, wire, http, completion, scheduler):
+    for make in (safetensors, gguf, shard_index, config, tokenizer, template, wire, http, completion, scheduler):
         make()
