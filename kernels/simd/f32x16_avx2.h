@@ -161,5 +161,35 @@ KRAIT_SIMD_INLINE HighLow multiply_wide(I32 x, uint32_t y) {
   return {{a.high, b.high}, {a.low, b.low}};
 }
 
+template <int kDistance>
+KRAIT_SIMD_INLINE F32 exchange(F32 x) {
+  if constexpr (kDistance == 1) return {_mm256_permute_ps(x.a, 0xB1), _mm256_permute_ps(x.b, 0xB1)};
+  if constexpr (kDistance == 2) return {_mm256_permute_ps(x.a, 0x4E), _mm256_permute_ps(x.b, 0x4E)};
+  if constexpr (kDistance == 4) return {_mm256_permute2f128_ps(x.a, x.a, 1), _mm256_permute2f128_ps(x.b, x.b, 1)};
+  if constexpr (kDistance == 8) return {x.b, x.a};
+}
+KRAIT_SIMD_INLINE I32 load_bytes(const std::byte* p) {
+  const __m128i all = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
+  return {_mm256_cvtepi8_epi32(all), _mm256_cvtepi8_epi32(_mm_srli_si128(all, 8))};
+}
+/// The lower half of each lane, in order; 16-bit lanes.
+KRAIT_SIMD_INLINE __m256i lower_halves(I32 x) {
+  const __m256i mask = _mm256_set1_epi32(0xFFFF);
+  // The pack works on each 128-bit half alone: its quarters come out as a0 b0 a1 b1.
+  return _mm256_permute4x64_epi64(_mm256_packus_epi32(_mm256_and_si256(x.a, mask), _mm256_and_si256(x.b, mask)), 0xD8);
+}
+KRAIT_SIMD_INLINE void store_bytes(std::byte* p, I32 x) {
+  const __m256i bytes = _mm256_and_si256(lower_halves(x), _mm256_set1_epi16(0xFF));
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p),
+                   _mm_packus_epi16(_mm256_castsi256_si128(bytes), _mm256_extracti128_si256(bytes, 1)));
+}
+KRAIT_SIMD_INLINE I32 load_halves(const std::byte* p) {
+  const __m256i all = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
+  return {_mm256_cvtepu16_epi32(_mm256_castsi256_si128(all)), _mm256_cvtepu16_epi32(_mm256_extracti128_si256(all, 1))};
+}
+KRAIT_SIMD_INLINE void store_halves(std::byte* p, I32 x) {
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), lower_halves(x));
+}
+
 }  // namespace krait::kernels::avx2
 #pragma GCC pop_options

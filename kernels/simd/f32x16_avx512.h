@@ -139,5 +139,25 @@ KRAIT_SIMD_INLINE HighLow multiply_wide(I32 a, uint32_t b) {
           {_mm512_mask_blend_epi32(0xAAAA, even, _mm512_slli_epi64(odd, 32))}};
 }
 
+template <int kDistance>
+KRAIT_SIMD_INLINE F32 exchange(F32 a) {
+  if constexpr (kDistance == 1) return {_mm512_permute_ps(a.v, 0xB1)};
+  if constexpr (kDistance == 2) return {_mm512_permute_ps(a.v, 0x4E)};
+  if constexpr (kDistance == 4) return {_mm512_shuffle_f32x4(a.v, a.v, 0xB1)};
+  if constexpr (kDistance == 8) return {_mm512_shuffle_f32x4(a.v, a.v, 0x4E)};
+}
+KRAIT_SIMD_INLINE I32 load_bytes(const std::byte* p) {
+  return {_mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)))};
+}
+KRAIT_SIMD_INLINE void store_bytes(std::byte* p, I32 a) {
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtepi32_epi8(a.v));
+}
+KRAIT_SIMD_INLINE I32 load_halves(const std::byte* p) {
+  return {_mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)))};
+}
+KRAIT_SIMD_INLINE void store_halves(std::byte* p, I32 a) {
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtepi32_epi16(a.v));
+}
+
 }  // namespace krait::kernels::avx512
 #pragma GCC pop_options

@@ -3,6 +3,7 @@
 
 #include <bit>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 
@@ -149,6 +150,32 @@ KRAIT_SIMD_INLINE HighLow multiply_wide(I32 a, uint32_t b) {
     out.low.v[i] = static_cast<uint32_t>(product);
   }
   return out;
+}
+
+/// Lane i of the result is lane i ^ kDistance, for 1, 2, 4 and 8.
+template <int kDistance>
+KRAIT_SIMD_INLINE F32 exchange(F32 a) {
+  KRAIT_SIMD_EACH(F32, a.v[i ^ kDistance]);
+}
+/// Sixteen signed bytes, widened; and the lowest byte of each lane.
+KRAIT_SIMD_INLINE I32 load_bytes(const std::byte* p) {
+  KRAIT_SIMD_EACH(I32, static_cast<uint32_t>(static_cast<int8_t>(p[i])));
+}
+KRAIT_SIMD_INLINE void store_bytes(std::byte* p, I32 a) {
+  for (int i = 0; i < kLanes; ++i)
+    p[i] = static_cast<std::byte>(a.v[i]);
+}
+/// Sixteen unsigned halves of 16 bits, widened; and the lower half of each lane. They need not be aligned.
+KRAIT_SIMD_INLINE I32 load_halves(const std::byte* p) {
+  uint16_t halves[kLanes];
+  std::memcpy(halves, p, sizeof halves);
+  KRAIT_SIMD_EACH(I32, halves[i]);
+}
+KRAIT_SIMD_INLINE void store_halves(std::byte* p, I32 a) {
+  uint16_t halves[kLanes];
+  for (int i = 0; i < kLanes; ++i)
+    halves[i] = static_cast<uint16_t>(a.v[i]);
+  std::memcpy(p, halves, sizeof halves);
 }
 
 #undef KRAIT_SIMD_EACH

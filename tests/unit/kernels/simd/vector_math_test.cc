@@ -206,5 +206,37 @@ TEST(VectorMath, SumOfLanesIsOneTree) {
   EXPECT_NEAR(static_cast<double>(first), truth, 1e-6);
 }
 
+TEST(Lanes, ExchangesTakeTheLaneThatFarAway) {
+  std::vector<float> x;
+  for (int i = 0; i < 16; ++i)
+    x.push_back(static_cast<float>(i));
+  for (const CpuPath path : runnable_paths()) {
+    std::vector<float> out(64);
+    KRAIT_SIMD_CALL(path, apply_exchanges, x.data(), out.data());
+    for (int i = 0; i < 64; ++i)
+      EXPECT_EQ(out[static_cast<size_t>(i)], static_cast<float>((i % 16) ^ (1 << (i / 16)))) << cpu_path_name(path);
+  }
+}
+
+TEST(Lanes, NarrowStoresKeepTheLowBitsAndNarrowLoadsWidenThem) {
+  std::vector<int32_t> x;
+  for (uint32_t i = 0; i < 16; ++i)
+    x.push_back(static_cast<int32_t>(i * 0x9E3779B9u + 0x7f80));
+  for (const CpuPath path : runnable_paths()) {
+    std::vector<std::byte> bytes(17), halves(33);
+    std::vector<int32_t> from_bytes(16), from_halves(16);
+    KRAIT_SIMD_CALL(path, apply_narrowing, x.data(), bytes.data() + 1, halves.data() + 1, from_bytes.data(),
+                    from_halves.data());
+    for (size_t i = 0; i < 16; ++i) {
+      EXPECT_EQ(static_cast<int8_t>(bytes[i + 1]), static_cast<int8_t>(x[i])) << cpu_path_name(path) << " " << i;
+      EXPECT_EQ(from_bytes[i], static_cast<int8_t>(x[i])) << cpu_path_name(path) << " " << i;
+      uint16_t half;
+      std::memcpy(&half, halves.data() + 1 + 2 * i, 2);
+      EXPECT_EQ(half, static_cast<uint16_t>(x[i])) << cpu_path_name(path) << " " << i;
+      EXPECT_EQ(from_halves[i], static_cast<uint16_t>(x[i])) << cpu_path_name(path) << " " << i;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace krait::kernels
