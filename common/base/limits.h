@@ -158,7 +158,9 @@ inline constexpr int kLogitRowsPerPass = 32;                   // rows of lm_hea
 // Collectives.
 inline constexpr int kMaxCollectiveTickets = 8;               // operations in flight of one rank
 inline constexpr int64_t kCollectiveStageBytes = 256 * kKiB;  // of a rank's part, on the way in one step
+inline constexpr int64_t kMinCollectiveStageBytes = 512;      // a codec's block and the exact lanes
 inline constexpr int64_t kMaxCollectiveStageBytes = 4 * kMiB;
+inline constexpr int64_t kMaxExactLanes = 16;  // columns of a sum that travel as floats beside packed ones
 inline constexpr int64_t kMaxCollectiveMessageBytes = int64_t{1}
                                                       << 32;   // a rank's part, or the result, of one operation
 inline constexpr int64_t kCollectiveSpinNs = 50 * kUs;         // a wait spins this long at most, then sleeps

@@ -61,7 +61,7 @@ Status validate_options(const Options& options) {
 }
 
 BlockConfig block_config(const Options& options) {
-  const int64_t cap = round_up(options.stage_bytes, kLineBytes);
+  const int64_t cap = round_up(std::max(options.stage_bytes, limits::kMinCollectiveStageBytes), kLineBytes);
   const int64_t width_bytes = std::min<int64_t>(options.max_width, cap) * static_cast<int64_t>(sizeof(float));
   const int64_t message = std::min(options.max_rows, ceil_div(cap, width_bytes)) * width_bytes;
   BlockConfig config;

@@ -46,7 +46,7 @@ struct StepNote final {
   OpKind kind = OpKind::kBarrier;
   uint32_t sequence = 0;  // of the operation
   uint32_t chunk = 0;     // of the operation
-  uint32_t detail = 0;    // codec of a sum, root of a broadcast
+  uint32_t detail = 0;    // codec and exact lanes of a sum, root of a broadcast
   int64_t rows = 0;
   int64_t row_bytes = 0;
   uint64_t shape_hash = 0;  // of the ranks' sizes, where they differ

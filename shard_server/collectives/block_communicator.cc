@@ -4,7 +4,6 @@
 #include <cstring>
 
 #include "common/base/check.h"
-#include "shard_server/collectives/sum.h"
 
 namespace krait::collectives {
 namespace {
@@ -45,6 +44,7 @@ BlockCommunicator::BlockCommunicator(const Options& options, std::string_view tr
       world_(options.world),
       timeout_ns_(options.timeout_ns),
       clock_(clock_of(options)),
+      path_(kernels::best_cpu_path()),
       signals_(block, options.rank, options.may_spin, clock_) {}
 
 BlockCommunicator::~BlockCommunicator() {
@@ -56,15 +56,25 @@ Result<Ticket> BlockCommunicator::begin_all_reduce(int64_t rows, int64_t width, 
   if (width < 0 || width > limits::kMaxCollectiveMessageBytes || !is_size(rows, width * kFloatBytes)) {
     return bad_size("all_reduce");
   }
-  if (spec.codec != Codec::kFloat32) return Error{Errc::kUnsupported, "this codec is not built in", "codec"};
+  if (static_cast<size_t>(spec.codec) >= all_codecs().size()) {
+    return Error{Errc::kInvalidArgument, "this codec does not exist", "codec"};
+  }
+  if (spec.exact_lanes < 0 || spec.exact_lanes > std::min(width, limits::kMaxExactLanes)) {
+    return Error{Errc::kInvalidArgument, fmt::format("{} exact lanes in rows of {}", spec.exact_lanes, width),
+                 "exact_lanes"};
+  }
   Operation operation;
   operation.kind = OpKind::kAllReduce;
-  operation.detail = static_cast<uint32_t>(spec.codec);
-  operation.rows = rows;
-  operation.row_bytes.fill(width * kFloatBytes);
+  operation.detail = static_cast<uint32_t>(spec.codec) + (static_cast<uint32_t>(spec.exact_lanes) << 16);
+  operation.shape_hash = hash_sizes(std::array{rows, width});
+  // One rank sends nothing, so it rounds nothing.
+  operation.sum =
+      WireRows::make(codec_entry(world_ == 1 ? Codec::kFloat32 : spec.codec), rows, width, spec.exact_lanes);
+  operation.rows = operation.sum.rows;
+  operation.row_bytes.fill(operation.sum.row_bytes());
   operation.in = reinterpret_cast<const std::byte*>(in);
   operation.out = reinterpret_cast<std::byte*>(out);
-  operation.two_shot = world_ > 2 && rows * width * kFloatBytes > config_.two_shot_bytes;
+  operation.two_shot = world_ > 2 && operation.part_bytes(rank_) > config_.two_shot_bytes;
   return begin(operation);
 }
 
@@ -150,6 +160,10 @@ void BlockCommunicator::post_what_fits() {
 void BlockCommunicator::post(const Operation& operation, uint32_t chunk) {
   const uint32_t slot = block_slot(operation.first_step + chunk);
   block_.note(slot, rank_) = operation.note(rank_, chunk);
+  if (operation.kind == OpKind::kAllReduce) {
+    const WireChunk piece = operation.sum_chunk(chunk);
+    return ChunkSum(piece, config_.order, path_).pack(operation.floats_in(), block_.stage(slot, rank_));
+  }
   const Range range = operation.part_range(rank_, chunk);
   copy_bytes(block_.stage(slot, rank_), operation.in + range.begin_bytes, range.bytes);
 }
@@ -230,29 +244,22 @@ Status BlockCommunicator::check_notes(const Operation& operation, uint32_t chunk
 Status BlockCommunicator::all_reduce_chunk(const Operation& operation, uint32_t chunk, int64_t deadline_ns) {
   const int64_t step = operation.first_step + chunk;
   const uint32_t slot = block_slot(step);
-  const Range range = operation.part_range(rank_, chunk);
-  const int64_t count = range.bytes / kFloatBytes;
-  float* out = reinterpret_cast<float*>(operation.out + range.begin_bytes);
-  const Stripe mine = operation.two_shot ? stripe_of(rank_, world_, count) : Stripe{0, count};
-  std::array<const float*, limits::kMaxWorld> parts;
-  for (int peer = 0; peer < world_; ++peer) {
-    parts[static_cast<size_t>(peer)] = reinterpret_cast<const float*>(block_.stage(slot, peer)) + mine.begin;
+  const WireChunk piece = operation.sum_chunk(chunk);
+  const ChunkSum sum(piece, config_.order, path_);
+  std::array<const std::byte*, limits::kMaxWorld> stages;
+  for (int peer = 0; peer < world_; ++peer)
+    stages[static_cast<size_t>(peer)] = block_.stage(slot, peer);
+  const std::span<const std::byte* const> parts = std::span(stages).first(static_cast<size_t>(world_));
+  if (!operation.two_shot) {
+    sum.add(parts, operation.floats_out());
+    return {};
   }
-  if (mine.count > 0) {
-    sum_parts(config_.order, std::span(parts).first(static_cast<size_t>(world_)), mine.count, out + mine.begin);
-  }
-  if (!operation.two_shot) return {};
-
   // Nobody else reads this rank's part of its own stripe: the sum takes its place.
-  copy_bytes(block_.stage(slot, rank_) + mine.begin * kFloatBytes, reinterpret_cast<const std::byte*>(out + mine.begin),
-             mine.count * kFloatBytes);
+  sum.add_stripe(parts, stripe_of(rank_, world_, piece.blocks()), block_.stage(slot, rank_));
   signals_.publish(Counter::kReduced, step + 1);
   RETURN_IF_ERROR(signals_.wait(Counter::kReduced, step + 1, deadline_ns));
-  for (int peer = 0; peer < world_; ++peer) {
-    if (peer == rank_) continue;
-    const Stripe theirs = stripe_of(peer, world_, count);
-    copy_bytes(reinterpret_cast<std::byte*>(out + theirs.begin), block_.stage(slot, peer) + theirs.begin * kFloatBytes,
-               theirs.count * kFloatBytes);
+  for (int owner = 0; owner < world_; ++owner) {
+    sum.unpack_stripe(block_.stage(slot, owner), stripe_of(owner, world_, piece.blocks()), operation.floats_out());
   }
   return {};
 }

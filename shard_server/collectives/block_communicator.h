@@ -70,6 +70,7 @@ class BlockCommunicator final : public Communicator {
   const int world_;
   const int64_t timeout_ns_;
   const Clock& clock_;
+  const kernels::CpuPath path_;  // of the codecs, whose bits are the same on each
   Signals signals_;
 
   // Operations by sequence number, all begun and not yet asked for by finish() in [first_open_, next_).

@@ -2,7 +2,8 @@
 // finish, so that computation can run between them; every rank begins the same operations in the same order.
 //
 // Exactness: an all-reduce adds in fp32, in an order that depends on the world and the ReduceOrder alone, never on the
-// message's size, the algorithm or the timing. Every rank ends with the same bits, a row alone or among others.
+// message's size, the algorithm or the timing. Every rank ends with the same bits, a row alone or among others,
+// whatever codec its parts travel in.
 //
 // Failure: a lost peer, a missed deadline, an abort or ranks that disagree about what they run give an Error from this
 // operation and from every later one, on every rank. A communicator that failed once is thrown away with its epoch.
@@ -29,14 +30,17 @@ enum class ReduceOrder : uint32_t {
   kTree,       // ((r0 + r1) + (r2 + r3)) + ...: worlds of 1, 2, 4 and 8, the bits of one rank that holds all leaves
 };
 
-/// How the parts of a sum travel. It is fixed for each (layer, operation) when the group forms.
+/// How the parts of a sum travel (codec.h, wire_rows.h). It is fixed for each (layer, operation) when the group forms.
 enum class Codec : uint32_t {
-  kFloat32,  // unchanged
+#define CODEC(constant, name, format, rotated, error) constant,
+#include "shard_server/collectives/codecs.def"
+#undef CODEC
 };
 
 /// How to run one all-reduce; ranks must agree on it.
 struct ReduceSpec final {
   Codec codec = Codec::kFloat32;
+  int64_t exact_lanes = 0;  // last elements of each row that travel as floats all the same; up to kMaxExactLanes
 };
 
 /// What an operation is, for statistics and metric labels.
@@ -52,7 +56,7 @@ struct Ticket final {
 /// What one kind of operation has cost this rank since the communicator was made.
 struct OpStatistics final {
   int64_t operations = 0;         // finished without error
-  int64_t contributed_bytes = 0;  // this rank's own parts
+  int64_t contributed_bytes = 0;  // this rank's own parts, as they travel
   int64_t time_ns = 0;            // inside begin and finish, waiting included
   int64_t wait_ns = 0;            // of that, waiting for the latest peer
 };
@@ -70,7 +74,8 @@ class Communicator {
   /// The implementation's name in collectives.def.
   virtual std::string_view transport() const = 0;
 
-  /// out[rows][width] = sum over ranks of in[rows][width]. `in` may be `out`, else they do not overlap.
+  /// out[rows][width] = sum over ranks of in[rows][width], rounded as the codec says. `in` may be `out`, else they do
+  /// not overlap. What is not finite in a part is not finite in the sum.
   virtual Result<Ticket> begin_all_reduce(int64_t rows, int64_t width, const float* in, float* out,
                                           const ReduceSpec& spec) = 0;
   Result<Ticket> begin_all_reduce(int64_t rows, int64_t width, const float* in, float* out) {
@@ -126,7 +131,8 @@ struct Options final {
   ReduceOrder order = ReduceOrder::kRankOrder;
   int64_t max_rows = 1;  // usual largest message: sizes the staging buffers, bounds nothing
   int64_t max_width = 1;
-  int64_t stage_bytes = limits::kCollectiveStageBytes;  // most bytes of a rank's part that are on the way in one step
+  // Most bytes of a rank's part that are on the way in one step; limits::kMinCollectiveStageBytes at least.
+  int64_t stage_bytes = limits::kCollectiveStageBytes;
   int64_t two_shot_bytes = 64 * kKiB;  // parts above this are reduced in stripes (3 ranks and more); same bits
   bool may_spin = false;               // waits spin for limits::kCollectiveSpinNs before they sleep
   int64_t timeout_ns = limits::kCollectiveTimeoutNs;  // forming the group, and each finish until set_deadline_ns

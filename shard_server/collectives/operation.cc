@@ -1,5 +1,6 @@
 #include "shard_server/collectives/operation.h"
 
+#include "common/base/check.h"
 #include "common/base/units.h"
 
 namespace krait::collectives {
@@ -11,16 +12,40 @@ void Operation::cut(int world, int64_t stage_bytes) {
     row = std::max(row, row_bytes[static_cast<size_t>(rank)]);
     part = std::max(part, part_bytes(rank));
   }
-  chunk_bytes = row <= stage_bytes ? stage_bytes / row * row : stage_bytes;
-  chunks = static_cast<uint32_t>(std::max<int64_t>(1, ceil_div(part, chunk_bytes)));
+  row_chunks = 1;
+  if (row <= stage_bytes || part == 0 || kind != OpKind::kAllReduce) {
+    chunk_bytes = row <= stage_bytes ? stage_bytes / row * row : stage_bytes;
+    chunks = static_cast<uint32_t>(std::max<int64_t>(1, ceil_div(part, chunk_bytes)));
+    return;
+  }
+  // The row's last chunk takes the exact lanes as well.
+  chunk_bytes = (stage_bytes - sum.lane_bytes()) / sum.block_bytes() * sum.block_bytes();
+  CHECK_GT(chunk_bytes, 0);
+  row_chunks = std::max<int64_t>(1, ceil_div(row - sum.lane_bytes(), chunk_bytes));
+  chunks = static_cast<uint32_t>(std::max<int64_t>(1, rows * row_chunks));
 }
 
-Stripe stripe_of(int rank, int world, int64_t count) {
-  // Whole cache lines, so that no two ranks write into one.
-  constexpr int64_t kFloatsPerLine = 16;
-  const int64_t share = round_up(ceil_div(count, world), kFloatsPerLine);
-  const int64_t begin = std::min(count, share * rank);
-  return {begin, std::min(count - begin, share)};
+Range Operation::part_range(int rank, uint32_t chunk) const {
+  const int64_t part = part_bytes(rank);
+  if (row_chunks == 1) {
+    const int64_t begin = std::min(part, int64_t{chunk} * chunk_bytes);
+    return {begin, std::min(part - begin, chunk_bytes)};
+  }
+  const int64_t row = row_bytes[static_cast<size_t>(rank)];
+  const int64_t begin = std::min(part, chunk / row_chunks * row + chunk % row_chunks * chunk_bytes);
+  const bool is_last = chunk % row_chunks == row_chunks - 1;
+  return {begin, is_last ? row - (row_chunks - 1) * chunk_bytes : chunk_bytes};
+}
+
+WireChunk Operation::sum_chunk(uint32_t chunk) const {
+  const int64_t row = std::max<int64_t>(1, row_bytes[0]);
+  if (row_chunks == 1) {
+    const Range range = part_range(0, chunk);
+    return {&sum, range.begin_bytes / row, range.bytes / row, 0, sum.row_blocks()};
+  }
+  const int64_t most = chunk_bytes / sum.block_bytes();
+  const int64_t block = chunk % row_chunks * most;
+  return {&sum, chunk / row_chunks, 1, block, std::min(most, sum.row_blocks() - block)};
 }
 
 uint64_t hash_sizes(std::span<const int64_t> sizes) {

@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "shard_server/collectives/block.h"
+#include "shard_server/collectives/wire_rows.h"
 
 namespace krait::collectives {
 
@@ -23,9 +24,11 @@ struct Operation final {
   int64_t rows = 0;
   std::array<int64_t, limits::kMaxWorld> row_bytes{};  // of each rank's part; 0 for a rank that gives nothing
   uint64_t shape_hash = 0;
+  WireRows sum;  // of an all-reduce: `rows` and `row_bytes` are its rows as they travel
   const std::byte* in = nullptr;
   std::byte* out = nullptr;
   int64_t chunk_bytes = 1;  // of a part in one step
+  int64_t row_chunks = 1;   // of a sum's row that does not fit one
   uint32_t chunks = 1;      // at least one: an empty operation still meets
   bool two_shot = false;
 
@@ -35,15 +38,16 @@ struct Operation final {
   int64_t time_ns = 0;
   int64_t wait_ns = 0;
 
+  const float* floats_in() const { return reinterpret_cast<const float*>(in); }
+  float* floats_out() const { return reinterpret_cast<float*>(out); }
   int64_t part_bytes(int rank) const { return rows * row_bytes[static_cast<size_t>(rank)]; }
 
-  Range part_range(int rank, uint32_t chunk) const {
-    const int64_t part = part_bytes(rank);
-    const int64_t begin = std::min(part, int64_t{chunk} * chunk_bytes);
-    return {begin, std::min(part - begin, chunk_bytes)};
-  }
+  Range part_range(int rank, uint32_t chunk) const;
+  /// The rows, or blocks of a row, of a sum's chunk.
+  WireChunk sum_chunk(uint32_t chunk) const;
 
-  /// Cuts the operation into chunks of at most `stage_bytes`: of whole rows where a row fits.
+  /// Cuts the operation into chunks of at most `stage_bytes`: of whole rows where a row fits; else a sum's row is cut
+  /// where its blocks are, other parts anywhere.
   void cut(int world, int64_t stage_bytes);
 
   StepNote note(int rank, uint32_t chunk) const {
@@ -52,13 +56,6 @@ struct Operation final {
     return StepNote{kind, sequence, chunk, detail, rows, bytes, shape_hash};
   }
 };
-
-/// The elements of a chunk of `count` floats that rank `rank` of `world` reduces in a two-shot sum.
-struct Stripe final {
-  int64_t begin = 0;
-  int64_t count = 0;
-};
-Stripe stripe_of(int rank, int world, int64_t count);
 
 /// FNV-1a over sizes, so that ranks notice when they disagree about them.
 uint64_t hash_sizes(std::span<const int64_t> sizes);

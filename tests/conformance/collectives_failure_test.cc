@@ -13,9 +13,10 @@ TEST_P(CollectivesFailure, RanksThatDisagreeAllFail) {
   if (world() == 1) return;  // one rank agrees with itself
   std::vector<float> unused(64);
   using Begin = std::function<Result<Ticket>(Communicator&, float* data, bool odd)>;
-  const std::vector<Begin> disagreements = {
+  std::vector<Begin> disagreements = {
       [](Communicator& c, float* data, bool odd) { return c.begin_all_reduce(odd ? 2 : 1, 8, data, data); },
       [](Communicator& c, float* data, bool odd) { return c.begin_all_reduce(2, odd ? 7 : 8, data, data); },
+      [](Communicator& c, float* data, bool odd) { return c.begin_all_reduce(odd ? 4 : 2, odd ? 4 : 8, data, data); },
       [](Communicator& c, float* data, bool odd) {
         return odd ? c.begin_barrier() : c.begin_all_reduce(0, 8, data, data);
       },
@@ -23,6 +24,11 @@ TEST_P(CollectivesFailure, RanksThatDisagreeAllFail) {
       [](Communicator& c, float* data, bool odd) { return c.begin_broadcast(0, odd ? 16 : 8, data); },
       [](Communicator& c, float* data, bool odd) { return c.begin_all_gather(odd ? 4 : 8, data, data + 16); },
   };
+  for (const ReduceSpec odd_spec : {ReduceSpec{Codec::kInt8Rotated}, ReduceSpec{Codec::kInt8, 1}}) {
+    disagreements.push_back([odd_spec](Communicator& c, float* data, bool odd) {
+      return c.begin_all_reduce(2, 8, data, data, odd ? odd_spec : ReduceSpec{Codec::kInt8});
+    });
+  }
   for (const Begin& begin : disagreements) {
     expect_all(Errc::kProtocol, run_ranks(make(), options(), [&](Communicator& communicator) -> Status {
                  std::vector<float> data(64, 1.0f);
@@ -38,19 +44,23 @@ TEST_P(CollectivesFailure, RanksThatDisagreeAllFail) {
 
 TEST_P(CollectivesFailure, ALostRankFailsTheOthersAtTheDeadline) {
   if (world() == 1) return;
-  for (const bool in_two_shot : {false, true}) {
+  std::vector<std::pair<Codec, bool>> runs = {{Codec::kFloat32, true}};
+  for (const CodecEntry& entry : all_codecs())
+    runs.emplace_back(entry.codec, static_cast<int>(entry.codec) % 2 != 0);
+  for (const auto& [codec, in_two_shot] : runs) {
     Options group = options();
     group.two_shot_bytes = in_two_shot ? 0 : limits::kMaxCollectiveMessageBytes;
+    const ReduceSpec spec{codec};
     const SteadyClock clock;
     const auto results = run_ranks(make(), group, [&](Communicator& communicator) -> Status {
       std::vector<float> data(4096, 1.0f);
-      RETURN_IF_ERROR(communicator.all_reduce(4, 1024, data.data(), data.data()));
+      RETURN_IF_ERROR(communicator.all_reduce(4, 1024, data.data(), data.data(), spec));
       const int64_t deadline_ns = clock.now_ns() + 60 * kMs;
       communicator.set_deadline_ns(deadline_ns);
       if (communicator.rank() == 1) return communicator.health();  // it never comes again
-      const Status status = communicator.all_reduce(4, 1024, data.data(), data.data());
+      const Status status = communicator.all_reduce(4, 1024, data.data(), data.data(), spec);
       if (clock.now_ns() < deadline_ns && status.ok()) return failed("a sum without rank 1");
-      if (communicator.all_reduce(1, 1, data.data(), data.data()).ok()) return failed("a sum after the failure");
+      if (communicator.all_reduce(1, 1, data.data(), data.data(), spec).ok()) return failed("a sum after the failure");
       return status;
     });
     for (size_t rank = 0; rank < results.size(); ++rank) {
@@ -140,6 +150,10 @@ TEST_P(CollectivesFailure, BadCallsAreErrorsAndHarmNothing) {
         refused(communicator.begin_all_reduce(-1, 1, &value, &value)) &&
         refused(communicator.begin_all_reduce(1, -1, &value, &value)) &&
         refused(communicator.begin_all_reduce(int64_t{1} << 40, int64_t{1} << 40, &value, &value)) &&
+        refused(communicator.begin_all_reduce(1, 1, &value, &value, {static_cast<Codec>(all_codecs().size())})) &&
+        refused(communicator.begin_all_reduce(1, 1, &value, &value, {Codec::kInt8, -1})) &&
+        refused(communicator.begin_all_reduce(1, 1, &value, &value, {Codec::kInt8, 2})) &&
+        refused(communicator.begin_all_reduce(1, 100, &value, &value, {Codec::kInt8, limits::kMaxExactLanes + 1})) &&
         refused(communicator.begin_all_gather(-1, &value, &value)) &&
         refused(communicator.begin_all_gather_rows(1, too_many, &value, &value)) &&
         refused(communicator.begin_all_gather_rows(1, negative, &value, &value)) &&

@@ -12,6 +12,7 @@
 #include <numeric>
 
 #include "common/base/units.h"
+#include "shard_server/collectives/codec.h"
 #include "shard_server/collectives/registry.h"
 #include "tests/support/rank_threads.h"
 

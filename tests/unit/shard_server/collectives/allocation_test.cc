@@ -1,6 +1,7 @@
 // After the group has formed, operations allocate nothing: they run inside a step.
 #include <gtest/gtest.h>
 
+#include "shard_server/collectives/codec.h"
 #include "shard_server/collectives/loopback.h"
 #include "tests/support/allocations/allocations.h"
 #include "tests/support/rank_threads.h"
@@ -18,6 +19,8 @@ TEST(CollectiveAllocation, OperationsAllocateNothing) {
     const int64_t before = test::allocations().count;
     RETURN_IF_ERROR(communicator.all_reduce(10, 1000, data.data(), data.data()));
     RETURN_IF_ERROR(communicator.all_reduce(1, 10, data.data(), data.data()));
+    for (const CodecEntry& codec : all_codecs())
+      RETURN_IF_ERROR(communicator.all_reduce(10, 1000, data.data(), data.data(), {codec.codec, 1}));
     RETURN_IF_ERROR(communicator.all_gather(40'000, data.data(), gathered.data()));
     RETURN_IF_ERROR(communicator.all_gather_rows(5, sizes, data.data(), gathered.data()));
     RETURN_IF_ERROR(communicator.broadcast(1, 4000, data.data()));

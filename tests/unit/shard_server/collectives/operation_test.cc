@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "common/base/units.h"
+#include "shard_server/collectives/codec.h"
 #include "shard_server/collectives/operation.h"
 #include "shard_server/collectives/sum.h"
 
@@ -48,18 +49,77 @@ TEST(Operation, ChunksCoverEveryPartOnceWithNothingPastItsEnd) {
   }
 }
 
-TEST(Operation, StripesCoverAChunkInLinesOfTheirOwn) {
+TEST(Operation, StripesCoverAChunk) {
   for (const int64_t count : {int64_t{0}, int64_t{1}, int64_t{16}, int64_t{17}, int64_t{1000}, int64_t{65'536}}) {
     for (int world = 1; world <= 8; ++world) {
       int64_t covered = 0;
       for (int rank = 0; rank < world; ++rank) {
         const Stripe stripe = stripe_of(rank, world, count);
         EXPECT_EQ(stripe.begin, covered);
-        EXPECT_TRUE(stripe.count == 0 || stripe.begin % 16 == 0);
         covered += stripe.count;
       }
       EXPECT_EQ(covered, count);
     }
+  }
+}
+
+Operation sum_of(Codec codec, int64_t rows, int64_t width, int64_t exact_lanes) {
+  Operation operation;
+  operation.kind = OpKind::kAllReduce;
+  operation.sum = WireRows::make(codec_entry(codec), rows, width, exact_lanes);
+  operation.rows = operation.sum.rows;
+  operation.row_bytes.fill(operation.sum.row_bytes());
+  return operation;
+}
+
+// Chunks of a sum are whole rows, or whole blocks of one row, and lie one behind the other.
+TEST(Operation, SumsAreCutWhereTheirBlocksAre) {
+  for (const CodecEntry& codec : all_codecs()) {
+    for (const auto& [rows, width] : {std::pair<int64_t, int64_t>{0, 300}, {3, 0}, {1, 1}, {5, 130}, {3, 3000}}) {
+      for (const int64_t lanes : {int64_t{0}, std::min(width, limits::kMaxExactLanes)}) {
+        for (const int64_t stage : {int64_t{512}, int64_t{1024}, int64_t{100'000}}) {
+          Operation operation = sum_of(codec.codec, rows, width, lanes);
+          operation.cut(2, stage);
+          int64_t bytes = 0, blocks = 0;
+          for (uint32_t c = 0; c < operation.chunks; ++c) {
+            const Range range = operation.part_range(1, c);
+            const WireChunk chunk = operation.sum_chunk(c);
+            EXPECT_LE(range.bytes, stage);
+            EXPECT_EQ(range.begin_bytes, bytes);
+            if (chunk.blocks() > 0) {
+              EXPECT_EQ(chunk.row * operation.sum.row_bytes() + chunk.block * operation.sum.block_bytes(), bytes);
+            }
+            bytes += range.bytes;
+            blocks += chunk.blocks();
+          }
+          EXPECT_EQ(bytes, operation.part_bytes(0)) << codec.name << " " << rows << " x " << width << " in " << stage;
+          EXPECT_EQ(blocks, operation.rows * operation.sum.row_blocks());
+        }
+      }
+    }
+  }
+}
+
+TEST(Codecs, NamesAndNumbersAgree) {
+  for (const CodecEntry& codec : all_codecs()) {
+    EXPECT_EQ(&codec_entry(codec.codec), &codec);
+    const auto found = find_codec(codec.name);
+    ASSERT_TRUE(found.ok());
+    EXPECT_EQ(*found, codec.codec);
+  }
+  const auto none = find_codec("int3");
+  ASSERT_FALSE(none.ok());
+  EXPECT_NE(none.error().message.find("int8-rotated"), std::string::npos) << none.error().message;
+}
+
+// What each codec saves: bytes of a row of 2560 against those of floats.
+TEST(Codecs, RowsAreAsShortAsTheTableOfTheirBitsSays) {
+  const std::vector<std::pair<Codec, int64_t>> expected = {
+      {Codec::kFloat32, 2560 * 4},          {Codec::kBf16, 2560 * 2},      {Codec::kInt8, 2560 + 20 * 2},
+      {Codec::kInt8Rotated, 2560 + 20 * 2}, {Codec::kInt4, 1280 + 80 * 2}, {Codec::kInt4Rotated, 1280 + 80 * 2}};
+  for (const auto& [codec, bytes] : expected) {
+    EXPECT_EQ(WireRows::make(codec_entry(codec), 1, 2560, 0).row_bytes(), bytes);
+    EXPECT_EQ(WireRows::make(codec_entry(codec), 1, 2561, 1).row_bytes(), bytes + 4);
   }
 }
 
