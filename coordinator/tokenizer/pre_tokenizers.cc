@@ -103,7 +103,7 @@ class CharSplitPreTokenizer final : public PreTokenizer {
   static PreTokenizerResult make_digits(const Json& json, const Where& where) {
     ASSIGN_OR_RETURN(const bool each, bool_field(json, "individual_digits", false, where));
     return PreTokenizerPtr(
-        new CharSplitPreTokenizer(is_number, each ? SplitBehavior::kIsolated : SplitBehavior::kContiguous));
+        new CharSplitPreTokenizer(is_digit, each ? SplitBehavior::kIsolated : SplitBehavior::kContiguous));
   }
 
   static PreTokenizerResult make_punctuation(const Json& json, const Where& where) {

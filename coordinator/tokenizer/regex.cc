@@ -21,7 +21,6 @@ namespace {
 constexpr std::string_view kSpaces = "\\p{Z}\\t-\\r\\x{85}";
 // Oniguruma's \w: PCRE2's own lacks marks and holds every number.
 constexpr std::string_view kWordChars = "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}\\x{b2}\\x{b3}\\x{b9}\\x{bc}-\\x{be}";
-constexpr char32_t kFirstIdeographicPlane = 0x20000;
 constexpr std::string_view kHexDigits = "0-9A-Fa-f";
 constexpr size_t kJitStackStartBytes = 32 * 1024;
 constexpr size_t kJitStackMaxBytes = 1024 * 1024;
@@ -59,14 +58,18 @@ Error error_of(int code) {
   }
 }
 
-/// Members of a class: characters with the property that are newer than PCRE2's tables.
+/// Members of a class: characters with the category or of the script that are newer than PCRE2's tables.
 std::string newer_members(std::string_view property) {
   std::string members;
-  for (const CategoryRange& range : kNewerRanges) {
-    const bool ideograph = property == "Han" && range.first >= kFirstIdeographicPlane;
-    if (!ideograph && !range.category.starts_with(property)) continue;
+  const auto add = [&members](const auto& range) {
     members +=
         fmt::format("\\x{{{:x}}}-\\x{{{:x}}}", static_cast<uint32_t>(range.first), static_cast<uint32_t>(range.last));
+  };
+  for (const CategoryRange& range : kNewerRanges) {
+    if (range.category.starts_with(property)) add(range);
+  }
+  for (const ScriptRange& range : kNewerScripts) {
+    if (range.script == property) add(range);
   }
   return members;
 }

@@ -117,6 +117,10 @@ CharClass char_class_beyond_ascii(char32_t c) {
   }
 }
 
+bool is_digit(char32_t c) {
+  return is_number(c) || (c >= 0x11de0 && c <= 0x11de9) || (c >= 0x16ff4 && c <= 0x16ff6);  // those of 17
+}
+
 bool is_punctuation(char32_t c) {
   if (c < 128) return (c >= 33 && c <= 47) || (c >= 58 && c <= 64) || (c >= 91 && c <= 96) || (c >= 123 && c <= 126);
   if (c == 0x166d || c == 0x111c9) return true;  // punctuation once, symbol and mark now

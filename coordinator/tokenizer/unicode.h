@@ -44,6 +44,9 @@ inline bool is_number(char32_t code_point) {
   return char_class(code_point) == CharClass::kNumber;
 }
 
+/// Numbers as the pre-tokenizer Digits knows them, which follows Unicode 17.
+bool is_digit(char32_t code_point);
+
 /// \p{P} as the pre-tokenizer Punctuation knows it, and the ASCII symbols $+<=>^`|~.
 bool is_punctuation(char32_t code_point);
 

@@ -49,6 +49,68 @@ inline constexpr std::array<CategoryRange, 127> kNewerRanges{{
     {0x2b739, 0x2b739, "Lo"}, {0x2ebf0, 0x2ee5d, "Lo"}, {0x31350, 0x323af, "Lo"},
 }};
 
+struct ScriptRange final {
+  char32_t first = 0;
+  char32_t last = 0;
+  std::string_view script;  // as in \p{Latin}
+};
+
+/// The scripts of the characters above, in order, but for scripts that are newer than PCRE2's tables as a whole: of
+/// them it knows no name.
+inline constexpr std::array<ScriptRange, 51> kNewerScripts{{
+    {0x897, 0x897, "Arabic"},
+    {0xcf3, 0xcf3, "Kannada"},
+    {0xece, 0xece, "Lao"},
+    {0x1b4e, 0x1b4f, "Balinese"},
+    {0x1b7f, 0x1b7f, "Balinese"},
+    {0x1c89, 0x1c8a, "Cyrillic"},
+    {0x2427, 0x2429, "Common"},
+    {0x2ffc, 0x2fff, "Common"},
+    {0x31e4, 0x31e5, "Common"},
+    {0x31ef, 0x31ef, "Common"},
+    {0xa7cb, 0xa7cd, "Latin"},
+    {0xa7da, 0xa7dc, "Latin"},
+    {0x10ec2, 0x10ec4, "Arabic"},
+    {0x10efc, 0x10eff, "Arabic"},
+    {0x1123f, 0x11241, "Khojki"},
+    {0x116d0, 0x116e3, "Myanmar"},
+    {0x1171e, 0x1171e, "Ahom"},
+    {0x11b00, 0x11b09, "Devanagari"},
+    {0x1342f, 0x1342f, "Egyptian_Hieroglyphs"},
+    {0x13439, 0x13455, "Egyptian_Hieroglyphs"},
+    {0x13460, 0x143fa, "Egyptian_Hieroglyphs"},
+    {0x18cff, 0x18cff, "Khitan_Small_Script"},
+    {0x1b132, 0x1b132, "Hiragana"},
+    {0x1b155, 0x1b155, "Katakana"},
+    {0x1cc00, 0x1ccf9, "Common"},
+    {0x1cd00, 0x1ceb3, "Common"},
+    {0x1d2c0, 0x1d2d3, "Common"},
+    {0x1df25, 0x1df2a, "Latin"},
+    {0x1e030, 0x1e06d, "Cyrillic"},
+    {0x1e08f, 0x1e08f, "Cyrillic"},
+    {0x1f6dc, 0x1f6dc, "Common"},
+    {0x1f774, 0x1f776, "Common"},
+    {0x1f77b, 0x1f77f, "Common"},
+    {0x1f7d9, 0x1f7d9, "Common"},
+    {0x1f8b2, 0x1f8bb, "Common"},
+    {0x1f8c0, 0x1f8c1, "Common"},
+    {0x1fa75, 0x1fa77, "Common"},
+    {0x1fa87, 0x1fa89, "Common"},
+    {0x1fa8f, 0x1fa8f, "Common"},
+    {0x1faad, 0x1faaf, "Common"},
+    {0x1fabb, 0x1fabf, "Common"},
+    {0x1fac6, 0x1fac6, "Common"},
+    {0x1face, 0x1facf, "Common"},
+    {0x1fada, 0x1fadc, "Common"},
+    {0x1fadf, 0x1fadf, "Common"},
+    {0x1fae8, 0x1fae9, "Common"},
+    {0x1faf7, 0x1faf8, "Common"},
+    {0x1fbcb, 0x1fbef, "Common"},
+    {0x2b739, 0x2b739, "Han"},
+    {0x2ebf0, 0x2ee5d, "Han"},
+    {0x31350, 0x323af, "Han"},
+}};
+
 struct LowerCaseRange final {
   char32_t first = 0;
   char32_t last = 0;

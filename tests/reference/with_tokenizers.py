@@ -86,8 +86,9 @@ class Pair:
         theirs.encode_special_tokens = False
         ids = theirs.encode(text, add_special_tokens=False).ids
         answer = {"ids": ids, "special_ids": theirs.encode(text, add_special_tokens=True).ids, "plain_ids": plain}
-        chat = "".join(self._chat(self._stand_ins.values(), message))
-        answer["chat_ids"] = self._guarded.encode(chat, add_special_tokens=False).ids
+        if not set(self._stand_ins.values()) & set(message):  # a stand-in is no text to them
+            chat = "".join(self._chat(self._stand_ins.values(), message))
+            answer["chat_ids"] = self._guarded.encode(chat, add_special_tokens=False).ids
         for skip in (False, True):
             suffix = "_skip" if skip else ""
             answer["decoded" + suffix] = make_pipelines.decode(theirs, ids, skip)

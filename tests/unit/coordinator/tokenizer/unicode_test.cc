@@ -92,6 +92,14 @@ TEST(ByteLevel, BytesThereAndBack) {
       << "a space is not of the alphabet: the text is taken as it is";
 }
 
+TEST(Unicode, DigitsFollowANewerUnicodeThanPatterns) {
+  for (const char32_t c : {U'0', U'\u00b2', U'\U00010d40', U'\U00011de0', U'\U00011de9', U'\U00016ff4', U'\U00016ff6'})
+    EXPECT_TRUE(is_digit(c)) << static_cast<uint32_t>(c);
+  for (const char32_t c : {U'a', U'\U00011ddf', U'\U00011dea', U'\U00016ff3', U'\U00016ff7'})
+    EXPECT_FALSE(is_digit(c)) << static_cast<uint32_t>(c);
+  EXPECT_FALSE(is_number(U'\U00011de9'));
+}
+
 TEST(Regex, ShorthandsMeanWhatTheyMeanInOniguruma) {
   RegexScratch scratch;
   const auto finds = [&](const char* pattern, std::string_view text) {
@@ -117,6 +125,10 @@ TEST(Regex, ShorthandsMeanWhatTheyMeanInOniguruma) {
     EXPECT_TRUE(finds(pattern, "\U0002ebf0")) << pattern;
   for (const char* pattern : {"\\P{L}", "\\p{^L}", "[^\\p{L}]", "\\p{N}", "\\p{Lu}", "\\W", "\\p{Latin}"})
     EXPECT_FALSE(finds(pattern, "\U0002ebf0")) << pattern;
+  for (const char* pattern : {"\\p{Cyrillic}", "[\\p{Cyrillic}]", "\\P{Latin}", "\\p{^Greek}", "[^\\p{Common}]"})
+    EXPECT_TRUE(finds(pattern, "\U0001e059")) << pattern;
+  for (const char* pattern : {"\\P{Cyrillic}", "\\p{^Cyrillic}", "[^\\p{Cyrillic}]", "\\p{Latin}", "\\p{Common}"})
+    EXPECT_FALSE(finds(pattern, "\U0001e059")) << pattern;
   EXPECT_TRUE(finds("\\d", "\U00010d40"));
   EXPECT_TRUE(finds("[\\d]", "\U00010d40"));
   EXPECT_FALSE(finds("\\D", "\U00010d40"));
