@@ -39,7 +39,8 @@ def map_body(context, body):
             body["max_tokens"] = SHORT  # by default a chat goes on for long
         for name in ("max_tokens", "max_completion_tokens", "min_tokens"):
             value = body.get(name)
-            if type(value) is int and SHORT < value <= 2**20:
+            # A whole number may be written as 1e5, too.
+            if type(value) in (int, float) and SHORT < value <= 2**20:
                 body[name] = SHORT
     return body
 
