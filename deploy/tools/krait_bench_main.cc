@@ -9,7 +9,7 @@
 #include "common/base/settings.h"
 #include "common/base/units.h"
 #include "common/base/version.h"
-#include "common/weights/model_folder.h"
+#include "common/weights/model_place.h"
 #include "deploy/tools/bench_phases.h"
 #include "deploy/tools/bench_report.h"
 #include "deploy/tools/machine_peaks.h"
@@ -39,7 +39,8 @@ struct Options final {
 Result<bool> read_options(int argc, char** argv, Options& o) {
   Settings settings("krait-bench", "Measures a model on this machine, under the loads of a server.", version());
   settings.section("Model");
-  settings.add("model", o.model, "folder of the checkpoint, or org/name of one in Hugging Face's cache");
+  settings.add("model", o.model,
+               "folder of the checkpoint, a GGUF file, or org/name of a folder in Hugging Face's cache");
   settings.add("shape", o.shape, fmt::format("or random weights of the sizes of {}", fmt::join(shape_names(), ", ")));
   settings.add_choice("dtype", o.dtype, "type of the weights in memory", weight_type_names());
   settings.section("Group");
@@ -90,9 +91,9 @@ Result<Model> open_model(const Options& o) {
     if (!config.ok()) return Error{Errc::kInvalidArgument, config.error().message, "shape"};
     ASSIGN_OR_RETURN(model.checkpoint, random_checkpoint(o.shape, *config));
   } else {
-    ASSIGN_OR_RETURN(const ModelFolder folder, find_model_folder(o.model));
-    model.name = folder.name;
-    ASSIGN_OR_RETURN(model.checkpoint, Checkpoint::open(folder.path));
+    ASSIGN_OR_RETURN(const ModelPlace place, find_model(o.model));
+    model.name = place.name;
+    ASSIGN_OR_RETURN(model.checkpoint, Checkpoint::open(place.path));
   }
   return model;
 }
