@@ -2,13 +2,11 @@
 #include <unistd.h>
 
 #include <atomic>
-#include <filesystem>
 #include <fstream>
 #include <set>
 #include <thread>
 
 #include "common/base/clock.h"
-#include "common/base/file.h"
 #include "common/base/limits.h"
 #include "common/base/log.h"
 #include "common/base/process.h"
@@ -25,7 +23,7 @@
 #include "coordinator/api/coordinator_metrics.h"
 #include "coordinator/http/http_server.h"
 #include "coordinator/requests/cluster_client.h"
-#include "coordinator/tokenizer/gguf_tokenizer.h"
+#include "coordinator/tokenizer/model_tokenizer.h"
 
 namespace krait {
 namespace {
@@ -100,17 +98,6 @@ Result<bool> read_options(int argc, char** argv, Options& options) {
   return go_on;
 }
 
-/// Null where there is none.
-Result<std::shared_ptr<const tokenizer::Tokenizer>> open_tokenizer(const Options& options,
-                                                                   const Checkpoint& checkpoint) {
-  using tokenizer::Tokenizer;
-  if (!options.tokenizer.empty()) return Tokenizer::load(options.tokenizer);
-  if (checkpoint.gguf() != nullptr) return tokenizer::load_gguf_tokenizer(*checkpoint.gguf());
-  const auto file = std::filesystem::path(checkpoint.directory()) / "tokenizer.json";
-  if (!entry_exists(file.native())) return std::shared_ptr<const Tokenizer>();
-  return Tokenizer::load(file);
-}
-
 Result<api::ModelInfo> open_model(const Options& options, const std::string& name, const Checkpoint& checkpoint) {
   const ModelConfig& config = checkpoint.config();
   api::ModelInfo model;
@@ -122,7 +109,8 @@ Result<api::ModelInfo> open_model(const Options& options, const std::string& nam
   model.vocab_size = config.vocab_size;
   model.eos_ids = config.eos_ids;
   model.texts = std::make_shared<tokenizer::StretchCache>(options.text_cache_mib * kMiB);
-  ASSIGN_OR_RETURN(model.tokenizer, open_tokenizer(options, checkpoint));
+  ASSIGN_OR_RETURN(model.tokenizer, options.tokenizer.empty() ? tokenizer::load_model_tokenizer(checkpoint)
+                                                              : tokenizer::Tokenizer::load(options.tokenizer));
   if (model.tokenizer == nullptr) {
     log_warning("{} has no tokenizer: only token ids are served", checkpoint.directory());
   } else if (model.tokenizer->vocab_size() > model.vocab_size) {
