@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "common/base/check.h"
+#include "common/base/limits.h"
 #include "common/model/gguf_names.h"
 
 namespace krait {
@@ -85,6 +86,9 @@ Result<std::vector<T>> GgufFile::list(std::string_view key,
   if (at == metadata_.end()) return std::vector<T>();
   const auto* array = std::get_if<GgufArray>(&at->second);
   if (array == nullptr) return fault(key, "is no list");
+  if (array->count > limits::kMaxVocab) {
+    return fault(key, fmt::format("has {} elements, more than {}", array->count, limits::kMaxVocab));
+  }
   return read(file_, key, *array);
 }
 

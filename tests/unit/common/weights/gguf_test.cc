@@ -100,6 +100,18 @@ TEST(Gguf, AValueOfAnotherTypeIsNamed) {
   EXPECT_NE(said(file->texts("flag")).find("key 'flag' is no list"), std::string::npos);
 }
 
+TEST(Gguf, AListThatIsTooLongIsNotReadWhole) {
+  const ScratchDir folder;
+  const auto count = static_cast<uint64_t>(limits::kMaxVocab) + 1;
+  GgufWriter writer;
+  writer.key("k", GgufType::kArray, array_of(GgufType::kU8, count, std::string(count, 'x')));
+  const auto file = GgufFile::open(folder.write("m.gguf", writer.file())).value();
+  const auto list = file->integers("k");
+  ASSERT_FALSE(list.ok());
+  EXPECT_NE(list.error().message.find("key 'k' has 4194305 elements, more than 4194304"), std::string::npos)
+      << list.error().message;
+}
+
 struct BadFile final {
   const char* what;
   std::string bytes;
