@@ -154,7 +154,7 @@ void serve_until_stopped(const Options& options, const std::atomic<int>& stop_re
     every_tick();
     std::this_thread::sleep_for(kPoll);
   }
-  log_info("draining: {} requests are open", api.cluster().open_requests());
+  log_info("draining; open requests: {}", api.cluster().open_requests());
   api.set_draining();
   api.cluster().refuse_new();
   server.end_idle();

@@ -67,6 +67,10 @@ void ConfigReader::fail(Errc code, std::string_view field, std::string_view what
   if (!error_) error_ = Error{code, fmt::format("{}: {} {}", file_, field, what), std::string(field)};
 }
 
+void ConfigReader::take_fault(std::string_view field, const ConfigReader& inner) {
+  if (!error_ && inner.error_) error_ = Error{inner.error_->code, inner.error_->message, std::string(field)};
+}
+
 int64_t ConfigReader::integer(std::string_view field, int64_t low, int64_t high, std::optional<int64_t> fallback) {
   const json* value = get(field);
   if (value == nullptr) {

@@ -49,6 +49,9 @@ class ConfigReader final {
   const nlohmann::json* get(std::string_view field);
   void fail(Errc code, std::string_view field, std::string_view what);
 
+  /// A fault of the object that a field holds is the field's. The inner reader's `file` says where it stands.
+  void take_fault(std::string_view field, const ConfigReader& inner);
+
   Status status() const;
   std::vector<std::string> unknown_fields() const;
 

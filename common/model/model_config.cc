@@ -60,8 +60,10 @@ const Architecture* architecture_of(std::string_view model_type) {
 std::string known_model_types() {
   std::string list;
   for (const Architecture* architecture : all_architectures()) {
-    for (const std::string_view type : architecture->model_types)
+    for (const std::string_view type : architecture->model_types) {
+      if (type == kStateSpacesType) continue;  // no file says so: it is what configs without a type are
       list += fmt::format("{}{}", list.empty() ? "" : ", ", type);
+    }
   }
   return list;
 }

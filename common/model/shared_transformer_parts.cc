@@ -185,9 +185,7 @@ double read_rope_theta(ConfigReader& reader, double fallback) {
   const double found = inner.number("rope_theta", 1, kMaxTheta, theta);
   for (const std::string& field : inner.unknown_fields())
     inner.fail(Errc::kUnsupported, field, "is not supported");
-  if (const Status status = inner.status(); !status.ok()) {
-    reader.fail(status.error().code, "rope_parameters", status.error().message);
-  }
+  reader.take_fault("rope_parameters", inner);
   return found;
 }
 

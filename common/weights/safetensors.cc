@@ -15,6 +15,21 @@ namespace {
 constexpr int64_t kLengthBytes = 8;  // little-endian length of the header
 static_assert(std::endian::native == std::endian::little, "lengths and weights are read as they lie in the file");
 
+/// What a file of another kind is, where its first bytes tell: a download that went wrong is often a text.
+Result<std::string> what_it_is(const InputFile& input) {
+  constexpr int64_t kLookedAt = 40;
+  std::string begin(static_cast<size_t>(std::min(kLookedAt, input.bytes())), '\0');
+  RETURN_IF_ERROR(input.read(0, std::as_writable_bytes(std::span(begin))));
+  if (begin.starts_with("version https://git-lfs")) {
+    return std::string("a pointer of Git LFS, not the file that it stands for: fetch that with 'git lfs pull'");
+  }
+  const auto is_text = [](char c) { return (c >= ' ' && c <= '~') || c == '\n' || c == '\r' || c == '\t'; };
+  if (!std::all_of(begin.begin(), begin.end(), is_text)) return std::string();
+  std::replace_if(
+      begin.begin(), begin.end(), [](char c) { return c < ' '; }, ' ');
+  return fmt::format("no safetensors file but a text that begins with '{}'", begin);
+}
+
 }  // namespace
 
 Result<std::shared_ptr<const SafetensorsFile>> SafetensorsFile::open(const std::string& path) {
@@ -27,6 +42,8 @@ Result<std::shared_ptr<const SafetensorsFile>> SafetensorsFile::open(const std::
   const int64_t rest = input.bytes() - kLengthBytes;
   if (header_bytes > static_cast<uint64_t>(rest) ||
       header_bytes > static_cast<uint64_t>(limits::kMaxSafetensorsHeaderBytes)) {
+    ASSIGN_OR_RETURN(const std::string kind, what_it_is(input));
+    if (!kind.empty()) return Error{Errc::kCorrupt, fmt::format("{} is {}", path, kind), path};
     return Error{Errc::kCorrupt,
                  fmt::format("{}: header of {} bytes in a file of {}, at most {} are read", path, header_bytes,
                              input.bytes(), limits::kMaxSafetensorsHeaderBytes),

@@ -112,7 +112,7 @@ constexpr std::string_view kOtherSchemas = R"json({
   "object": {"const": "model"},
   "created": {"type": "integer"},
   "owned_by": {"const": "krait"},
-  "max_model_len": {"type": "integer", "description": "tokens of a prompt"}}},
+  "max_model_len": {"type": "integer", "description": "most tokens of a prompt, of any model"}}},
 "ModelList": {"type": "object", "required": ["object", "data"], "properties": {
   "object": {"const": "list"},
   "data": {"type": "array", "items": {"$ref": "#/components/schemas/Model"}, "minItems": 1}}},

@@ -116,6 +116,9 @@ class ChatReader final {
   Result<std::vector<int32_t>> read() {
     ASSIGN_OR_RETURN(Rendered chat, render());
     ASSIGN_OR_RETURN(auto tokens, encode_text(model_, chat.text, {false, true, chat.untrusted}, "messages"));
+    if (tokens.empty()) {
+      return Error{Errc::kInvalidArgument, "the chat template makes no text of these messages", "messages"};
+    }
     RETURN_IF_ERROR(check_prompt(tokens.size(), "messages"));
     return tokens;
   }

@@ -19,6 +19,7 @@ Error wrong(const std::string& name, std::string_view what) {
 
 Status check_range(const std::string& name, double value, const FieldSpec& spec) {
   if (std::isfinite(value) && value >= spec.least && value <= spec.most) return {};
+  if (spec.least == kLeastTopP) return wrong(name, fmt::format("above 0, and at most {}", spec.most));
   return Error{Errc::kInvalidArgument, fmt::format("'{}' must be between {} and {}", name, spec.least, spec.most),
                name};
 }

@@ -15,6 +15,9 @@
 
 namespace krait::api {
 
+/// The least value of a field that must be above 0: it is still above 0 as a float.
+inline constexpr double kLeastTopP = 0x1p-126;
+
 enum class FieldType : uint8_t {
   kModel,  // a served model's name; check_model() looks whose
   kString,

@@ -8,9 +8,6 @@
 
 namespace krait::api {
 
-/// Above 0 and still above 0 as a float.
-inline constexpr double kLeastTopP = 0x1p-126;
-
 inline constexpr std::array<FieldSpec, 0> kNoFields{};
 
 #define REQUIRED(name, type, least, most, help) \

@@ -53,8 +53,8 @@ bool unsupported(Kind kind, std::string_view name) {
   }
 }
 
-Value missing(const AttributeName& name) {
-  return Value::undefined(name.hint);
+Value missing(const Value& object, const AttributeName& name) {
+  return Value::undefined(object.is(Kind::kNone) ? name.hint_of_none : name.hint);
 }
 
 Value bound(Run& run, const Value& object, Method method) {
@@ -68,9 +68,9 @@ Value bound(Run& run, const Value& object, Method method) {
 
 /// The attribute proper, without a look at items; nothing where there is none.
 std::optional<Value> own_attribute(Run& run, const Value& object, const AttributeName& name) {
-  if (name.hidden) return missing(name);
+  if (name.hidden) return missing(object, name);
   if (const Method method = method_of(object, name)) return bound(run, object, method);
-  if (changes(object.kind(), name.name)) return missing(name);
+  if (changes(object.kind(), name.name)) return missing(object, name);
   if (object.is(Kind::kNamespace)) {
     if (const Value* value = object.as<Namespace>().find(name.name)) return *value;
   }
@@ -181,6 +181,7 @@ Value slice_range(Run& run, const Range& range, const Slice& slice, const Value&
 AttributeName::AttributeName(std::string text)
     : name(std::move(text)),
       hint(std::make_shared<Text>(fmt::format("'{}' is undefined", name), true)),
+      hint_of_none(std::make_shared<Text>(fmt::format("'None' has no attribute '{}'", name), true)),
       of_string(find_method(string_methods(), name)),
       of_list(find_method(container_methods(Kind::kList), name)),
       of_tuple(find_method(container_methods(Kind::kTuple), name)),
@@ -213,15 +214,15 @@ Value get_attribute(Run& run, const Value& object, const AttributeName& name) {
   if (object.is_undefined()) refuse_undefined(object);
   if (object.is(Kind::kDict) && name.of_dict == nullptr && !name.hidden && !changes(Kind::kDict, name.name)) {
     const Value* value = object.as_dict().find(std::string_view(name.name));
-    return value != nullptr ? *value : missing(name);
+    return value != nullptr ? *value : missing(object, name);
   }
   if (auto value = own_attribute(run, object, name)) return *std::move(value);
-  return missing(name);
+  return missing(object, name);
 }
 
 Value get_own_attribute(Run& run, const Value& object, const AttributeName& name) {
   if (object.is_undefined()) refuse_undefined(object);
-  return own_attribute(run, object, name).value_or(missing(name));
+  return own_attribute(run, object, name).value_or(missing(object, name));
 }
 
 Value get_item(Run& run, const Value& object, const Value& index) {
@@ -254,7 +255,7 @@ Value get_item(Run& run, const Value& object, const Value& index) {
   if (!index.is_string()) return Value();
   const AttributeName name(index.bytes());
   if (auto value = own_attribute(run, object, name)) return *std::move(value);
-  return missing(name);
+  return missing(object, name);
 }
 
 Value get_slice(Run& run, const Value& object, const Value& start, const Value& stop, const Value& step) {

@@ -13,7 +13,8 @@ struct AttributeName final {
   explicit AttributeName(std::string text);
 
   std::string name;
-  std::shared_ptr<Text> hint;  // what an undefined value of that name says
+  std::shared_ptr<Text> hint;          // what an undefined value of that name says
+  std::shared_ptr<Text> hint_of_none;  // the same where it was looked for in none: a message without content, mostly
   Method of_string = nullptr;
   Method of_list = nullptr;
   Method of_tuple = nullptr;

@@ -46,7 +46,8 @@ Result<Rendered> ChatTemplate::render(const Variables& variables, int64_t now_s)
   } catch (const RenderError& error) {
     const Position at = run.position();
     return Error{Errc::kInvalidArgument,
-                 fmt::format("the chat template refuses: {} (line {}, column {})", error.message, at.line, at.column),
+                 fmt::format("the chat template {}: {} (line {}, column {})", error.raised ? "refuses" : "fails",
+                             error.message, at.line, at.column),
                  ""};
   }
 } catch (const std::exception& problem) {

@@ -75,7 +75,7 @@ Value make_namespace(Run& run, const Arguments& arguments) {
 
 [[noreturn]] Value raise_exception(Run& run, const Arguments& arguments) {
   const Parameters given(arguments, "raise_exception", {"message"}, 1);
-  refuse(to_text(run.budget(), given.needed(0)).bytes());
+  throw RenderError{to_text(run.budget(), given.needed(0)).bytes(), true};
 }
 
 /// The local time, as datetime.now().strftime() writes it: a time without a zone.

@@ -14,6 +14,7 @@ namespace krait::chat_template {
 /// What stops a render; thrown within the room, caught at its border. The place is known where it is caught.
 struct RenderError final {
   std::string message;
+  bool raised = false;  // by the template itself
 };
 
 [[noreturn]] void refuse(std::string message);

@@ -192,6 +192,22 @@ TEST(Safetensors, WhatIsNoFileIsRefused) {
   EXPECT_FALSE(SafetensorsFile::open(folder.path()).ok());
 }
 
+TEST(Safetensors, ATextInItsPlaceIsTold) {
+  const test::ScratchDir folder;
+  const auto refused = [&](std::string_view content) {
+    const auto file = SafetensorsFile::open(folder.write("f", content));
+    EXPECT_FALSE(file.ok());
+    return file.error().message;
+  };
+  EXPECT_EQ(
+      refused("version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 516567560\n"),
+      folder.path() + "/f is a pointer of Git LFS, not the file that it stands for: fetch that with 'git lfs pull'");
+  EXPECT_EQ(
+      refused("<!DOCTYPE html>\n<html class=\"\">\n"),
+      folder.path() + "/f is no safetensors file but a text that begins with '<!DOCTYPE html> <html class=\"\"> '");
+  EXPECT_NE(refused(std::string(40, '\xff')).find("header of"), std::string::npos);
+}
+
 TEST(Safetensors, AHeaderOverTheLimitIsNotRead) {
   const test::ScratchDir folder;
   const std::string path = folder.write("f", with_length(uint64_t{100} << 20 | 1, "{"));

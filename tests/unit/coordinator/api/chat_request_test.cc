@@ -107,6 +107,14 @@ TEST(ChatRequest, ATemplatesOwnErrorIsTheClients) {
   EXPECT_NE(refused.error().message.find("no users here"), std::string::npos);
 }
 
+TEST(ChatRequest, ATemplateThatMakesNoTextIsNamed) {
+  const auto refused = read_chat_request(R"({"messages":[{"role":"user","content":"a"}]})", chat_info("{{ '' }}"));
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().code, Errc::kInvalidArgument);
+  EXPECT_EQ(refused.error().message, "the chat template makes no text of these messages");
+  EXPECT_EQ(refused.error().param, "messages");
+}
+
 TEST(ChatRequest, ToolsKeepTheOrderOfTheirKeysAndArgumentsAreValues) {
   const auto model = chat_info(
       "{{ tools | tojson }}{% for m in messages if m.tool_calls %}{{ m.tool_calls[0].function.arguments | tojson }}{% "

@@ -141,6 +141,8 @@ TEST(CompletionFields, RangesIncludeTheirEnds) {
     for (const char* value : range.bad)
       EXPECT_EQ(refused(with(range.name, value)), range.name) << value;
   }
+  EXPECT_EQ(read_completion_request(with("top_p", "0"), demo_info()).error().message,
+            "'top_p' must be above 0, and at most 1");
 }
 
 TEST(CompletionFields, SeedsOfEvery64BitKind) {

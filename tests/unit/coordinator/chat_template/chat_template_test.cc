@@ -86,11 +86,13 @@ TEST(ChatTemplate, ATemplatesOwnErrorIsTold) {
   EXPECT_EQ(text_of("a\n {{ raise_exception('roles must take turns') }}"),
             "refused: the chat template refuses: roles must take turns (line 2, column 20)");
   EXPECT_EQ(text_of("{{ m.x.y }}", R"({"m": {}})"),
-            "refused: the chat template refuses: 'x' is undefined (line 1, column 8)");
+            "refused: the chat template fails: 'x' is undefined (line 1, column 8)");
+  EXPECT_EQ(text_of("{{ m.strip() }}", R"({"m": null})"),
+            "refused: the chat template fails: 'None' has no attribute 'strip' (line 1, column 11)");
   EXPECT_EQ(text_of("{{ [].append(1) }}"),
-            "refused: the chat template refuses: 'append' is undefined (line 1, column 13)");
+            "refused: the chat template fails: 'append' is undefined (line 1, column 13)");
   EXPECT_EQ(text_of("{{ n.real }}", R"({"n": 1})"),
-            "refused: the chat template refuses: the attribute 'real' of int is not supported (line 1, column 6)");
+            "refused: the chat template fails: the attribute 'real' of int is not supported (line 1, column 6)");
 }
 
 TEST(ChatTemplate, BlocksTakeOfTheStackAsCallsDo) {
