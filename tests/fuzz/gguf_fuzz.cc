@@ -28,7 +28,6 @@ void check_list(const Result<std::vector<T>>& list, int64_t count) {
 
 void check_metadata(const GgufFile& file) {
   for (const auto& [key, value] : file.metadata()) {
-    if (fuzz::planted_at(std::accumulate(key.begin(), key.end(), uint64_t{0}))) fuzz::found_planted();
     const auto* array = std::get_if<GgufArray>(&value);
     CHECK_EQ(file.text(key).ok(), std::holds_alternative<std::string>(value));
     if (array == nullptr) continue;
@@ -44,6 +43,7 @@ void check_tensors(const GgufFile& file, int64_t file_bytes) {
   std::vector<uint8_t> used(static_cast<size_t>(file_bytes));
   for (const auto& [name, tensor] : file.tensors()) {
     CHECK(file.find(name) == &tensor);
+    if (fuzz::planted_at(std::accumulate(name.begin(), name.end(), uint64_t{0}))) fuzz::found_planted();
     const StoredBlock block = stored_block(tensor.dtype);
     int64_t elements = 1;
     for (const int64_t extent : tensor.shape) {
