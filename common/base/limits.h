@@ -166,6 +166,11 @@ inline constexpr int64_t kMaxCollectiveMessageBytes = int64_t{1}
 inline constexpr int64_t kCollectiveSpinNs = 50 * kUs;         // a wait spins this long at most, then sleeps
 inline constexpr int64_t kCollectiveSleepNs = 20 * kMs;        // one sleep; then deadline and abort are looked at
 inline constexpr int64_t kCollectiveTimeoutNs = 30 * kSecond;  // of an operation without a deadline of its own
+inline constexpr int kMaxTcpGuests = 64;                       // connections that have not said whose they are
+inline constexpr int64_t kTcpReceiveBytes = 16 * kKiB;         // of one peer, read ahead of what they are for
+inline constexpr int kMaxTcpFrames = 32;                       // of one peer, not yet taken by the kernel
+inline constexpr int64_t kTcpKeepAliveNs = 5 * kSecond;        // without a word, the peer's host is asked, three times
+inline constexpr int64_t kTcpUnheardNs = 20 * kSecond;         // what was sent and not acknowledged: the peer is gone
 
 // Metrics.
 inline constexpr int kMaxMetricSeries = 512;  // label sets of one metric; later ones share the series "other"

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
 #include <new>
 #include <thread>
@@ -100,6 +101,18 @@ void initialize_block(std::byte* memory, const BlockConfig& config) {
   header->ready.store(kBlockReady, std::memory_order_release);
 }
 
+Result<std::shared_ptr<std::byte>> allocate_block(const BlockConfig& config) {
+  constexpr int64_t kPageBytes = 4096;
+  const int64_t bytes = round_up(block_bytes(config), kPageBytes);
+  // Not touched here: pages come when ranks first use them.
+  auto* const memory = static_cast<std::byte*>(std::aligned_alloc(kPageBytes, static_cast<size_t>(bytes)));
+  if (memory == nullptr) {
+    return Error{Errc::kResourceExhausted, fmt::format("no memory for a group's {} bytes", bytes), ""};
+  }
+  initialize_block(memory, config);
+  return std::shared_ptr<std::byte>(memory, [](std::byte* block) { std::free(block); });
+}
+
 Status attach_and_wait(Block block, const BlockConfig& config, int rank, const Clock& clock, int64_t deadline_ns,
                        const std::atomic<bool>* cancel) {
   BlockHeader& header = block.header();
@@ -142,10 +155,10 @@ Status block_health(Block block) {
   return Error{static_cast<Errc>(failure.code), fmt::format("rank {}: {}", failure.rank, failure.reason.data()), ""};
 }
 
-void fail_block(Block block, int rank, Errc code, std::string_view reason) {
+bool fail_block(Block block, int rank, Errc code, std::string_view reason) {
   FailureLine& failure = block.header().failure;
   uint32_t none = 0;
-  if (!failure.state.compare_exchange_strong(none, 1, std::memory_order_acq_rel)) return;
+  if (!failure.state.compare_exchange_strong(none, 1, std::memory_order_acq_rel)) return false;
   failure.code = static_cast<int32_t>(code);
   failure.rank = rank;
   const size_t length = std::min(reason.size(), failure.reason.size() - 1);
@@ -154,6 +167,7 @@ void fail_block(Block block, int rank, Errc code, std::string_view reason) {
   failure.state.store(2, std::memory_order_release);
   for (int peer = 0; peer < block.world(); ++peer)
     ring(block.lines(peer).sleep);
+  return true;
 }
 
 }  // namespace krait::collectives

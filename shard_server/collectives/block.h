@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 
 #include "common/base/limits.h"
 #include "common/base/result.h"
@@ -118,6 +119,9 @@ class Block final {
 /// Makes a block of memory that is block_bytes() long and aligned to 128. Staging buffers are not touched.
 void initialize_block(std::byte* memory, const BlockConfig& config);
 
+/// A block of this process alone. kResourceExhausted if there is no memory for it.
+Result<std::shared_ptr<std::byte>> allocate_block(const BlockConfig& config);
+
 /// Marks `rank` as there and waits until all are. kProtocol if `rank` is there already or `config` is not the block's
 /// (the group fails with it); kDeadlineExceeded at `deadline_ns` of `clock`; kUnavailable once `cancel`, if any, is
 /// set.
@@ -126,7 +130,7 @@ Status attach_and_wait(Block block, const BlockConfig& config, int rank, const C
 
 /// The group's first failure, or OK.
 Status block_health(Block block);
-/// Fails the group unless it has failed already, and wakes every rank.
-void fail_block(Block block, int rank, Errc code, std::string_view reason);
+/// Fails the group unless it has failed already, and wakes every rank of the block. Whether it was the first to.
+bool fail_block(Block block, int rank, Errc code, std::string_view reason);
 
 }  // namespace krait::collectives

@@ -35,7 +35,7 @@ void add(std::atomic<int64_t>& counter, int64_t value) {
 }  // namespace
 
 BlockCommunicator::BlockCommunicator(const Options& options, std::string_view transport, std::shared_ptr<void> memory,
-                                     Block block)
+                                     Block block, std::unique_ptr<Signals> signals)
     : transport_(transport),
       memory_(std::move(memory)),
       block_(block),
@@ -45,10 +45,10 @@ BlockCommunicator::BlockCommunicator(const Options& options, std::string_view tr
       timeout_ns_(options.timeout_ns),
       clock_(clock_of(options)),
       path_(kernels::best_cpu_path()),
-      signals_(block, options.rank, options.may_spin, clock_) {}
+      signals_(std::move(signals)) {}
 
 BlockCommunicator::~BlockCommunicator() {
-  if (running_ != next_) fail_block(block_, rank_, Errc::kUnavailable, "left with operations in flight");
+  if (running_ != next_) signals_->fail(Errc::kUnavailable, "left with operations in flight");
 }
 
 Result<Ticket> BlockCommunicator::begin_all_reduce(int64_t rows, int64_t width, const float* in, float* out,
@@ -150,9 +150,9 @@ void BlockCommunicator::post_what_fits() {
     Operation& operation = at(posting_);
     for (; operation.posted < operation.chunks; ++operation.posted) {
       const int64_t step = operation.first_step + operation.posted;
-      if (!signals_.reached(Counter::kConsumed, step + 1 - kBlockSlots)) return;
+      if (!signals_->reached(Counter::kConsumed, step + 1 - kBlockSlots)) return;
       post(operation, operation.posted);
-      signals_.publish(Counter::kPosted, step + 1);
+      signals_->publish(Counter::kPosted, operation, operation.posted);
     }
   }
 }
@@ -184,6 +184,7 @@ Status BlockCommunicator::finish(Ticket ticket) {
     }
     ++running_;
   }
+  RETURN_IF_ERROR(signals_->flush(deadline_ns));
   Operation& operation = at(ticket.sequence);
   operation.time_ns += machine_now_ns() - start_ns;
   count(operation);
@@ -193,25 +194,22 @@ Status BlockCommunicator::finish(Ticket ticket) {
   return {};
 }
 
+Status BlockCommunicator::wait(Operation& operation, Counter which, int64_t steps, int64_t deadline_ns) {
+  Status status = signals_->wait(which, steps, deadline_ns);
+  operation.wait_ns += signals_->take_waited_ns();
+  return status;
+}
+
 Status BlockCommunicator::advance(Operation& operation, int64_t deadline_ns) {
   const uint32_t chunk = operation.completed;
   const int64_t step = operation.first_step + chunk;
-  Status status;
-  if (operation.posted == chunk) {
-    // The slot's last readers are not done; post_what_fits() comes next.
-    status = signals_.wait(Counter::kConsumed, step + 1 - kBlockSlots, deadline_ns);
-    operation.wait_ns += signals_.take_waited_ns();
-    return status;
-  }
-  status = signals_.wait(Counter::kPosted, step + 1, deadline_ns);
-  operation.wait_ns += signals_.take_waited_ns();
-  RETURN_IF_ERROR(status);
+  // The slot's last readers are not done; post_what_fits() comes next.
+  if (operation.posted == chunk) return wait(operation, Counter::kConsumed, step + 1 - kBlockSlots, deadline_ns);
+  RETURN_IF_ERROR(wait(operation, Counter::kPosted, step + 1, deadline_ns));
   RETURN_IF_ERROR(check_notes(operation, chunk));
   switch (operation.kind) {
     case OpKind::kAllReduce:
-      status = all_reduce_chunk(operation, chunk, deadline_ns);
-      operation.wait_ns += signals_.take_waited_ns();
-      RETURN_IF_ERROR(status);
+      RETURN_IF_ERROR(all_reduce_chunk(operation, chunk, deadline_ns));
       break;
     case OpKind::kAllGather:
       gather_chunk(operation, chunk);
@@ -222,7 +220,7 @@ Status BlockCommunicator::advance(Operation& operation, int64_t deadline_ns) {
     case OpKind::kBarrier:
       break;
   }
-  signals_.publish(Counter::kConsumed, step + 1);
+  signals_->publish(Counter::kConsumed, operation, chunk);
   ++operation.completed;
   return {};
 }
@@ -234,14 +232,13 @@ Status BlockCommunicator::check_notes(const Operation& operation, uint32_t chunk
     const StepNote& theirs = block_.note(slot, peer);
     if (theirs == mine) [[likely]]
       continue;
-    fail_block(block_, rank_, Errc::kProtocol,
-               fmt::format("runs {}, rank {} runs {}", describe(mine), peer, describe(theirs)));
+    signals_->fail(Errc::kProtocol, fmt::format("runs {}, rank {} runs {}", describe(mine), peer, describe(theirs)));
     return block_health(block_);
   }
   return {};
 }
 
-Status BlockCommunicator::all_reduce_chunk(const Operation& operation, uint32_t chunk, int64_t deadline_ns) {
+Status BlockCommunicator::all_reduce_chunk(Operation& operation, uint32_t chunk, int64_t deadline_ns) {
   const int64_t step = operation.first_step + chunk;
   const uint32_t slot = block_slot(step);
   const WireChunk piece = operation.sum_chunk(chunk);
@@ -256,8 +253,8 @@ Status BlockCommunicator::all_reduce_chunk(const Operation& operation, uint32_t 
   }
   // Nobody else reads this rank's part of its own stripe: the sum takes its place.
   sum.add_stripe(parts, stripe_of(rank_, world_, piece.blocks()), block_.stage(slot, rank_));
-  signals_.publish(Counter::kReduced, step + 1);
-  RETURN_IF_ERROR(signals_.wait(Counter::kReduced, step + 1, deadline_ns));
+  signals_->publish(Counter::kReduced, operation, chunk);
+  RETURN_IF_ERROR(wait(operation, Counter::kReduced, step + 1, deadline_ns));
   for (int owner = 0; owner < world_; ++owner) {
     sum.unpack_stripe(block_.stage(slot, owner), stripe_of(owner, world_, piece.blocks()), operation.floats_out());
   }
@@ -298,7 +295,7 @@ void BlockCommunicator::set_deadline_ns(int64_t deadline_ns) {
 }
 
 void BlockCommunicator::abort(std::string_view reason) {
-  fail_block(block_, rank_, Errc::kUnavailable, reason);
+  signals_->fail(Errc::kUnavailable, reason);
 }
 
 Status BlockCommunicator::health() const {

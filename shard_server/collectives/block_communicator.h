@@ -1,4 +1,4 @@
-// The Communicator over a shared block, for threads and processes alike: one algorithm, so one set of bits.
+// The Communicator over a block, for threads, processes and hosts alike: one algorithm, so one set of bits.
 //
 // Every operation is cut into steps that all ranks number alike. In step s a rank copies its chunk into its part of
 // slot s % kBlockSlots and publishes "posted s + 1"; once all have, it takes the result in and publishes "consumed s +
@@ -18,8 +18,10 @@ namespace krait::collectives {
 
 class BlockCommunicator final : public Communicator {
  public:
-  /// `memory` keeps the block alive; all ranks have attached. `transport` is a string literal.
-  BlockCommunicator(const Options& options, std::string_view transport, std::shared_ptr<void> memory, Block block);
+  /// `memory` keeps the block alive, which all ranks share or, with signals that carry it between them, each has a copy
+  /// of. `transport` is a string literal.
+  BlockCommunicator(const Options& options, std::string_view transport, std::shared_ptr<void> memory, Block block,
+                    std::unique_ptr<Signals> signals);
   /// Operations still in flight can never end on the other ranks: the group fails.
   ~BlockCommunicator() override;
   BlockCommunicator(const BlockCommunicator&) = delete;
@@ -55,9 +57,10 @@ class BlockCommunicator final : public Communicator {
   Operation& at(uint32_t sequence) { return operations_[sequence % limits::kMaxCollectiveTickets]; }
   void post_what_fits();
   void post(const Operation& operation, uint32_t chunk);
+  Status wait(Operation& operation, Counter which, int64_t steps, int64_t deadline_ns);
   Status advance(Operation& operation, int64_t deadline_ns);
   Status check_notes(const Operation& operation, uint32_t chunk);
-  Status all_reduce_chunk(const Operation& operation, uint32_t chunk, int64_t deadline_ns);
+  Status all_reduce_chunk(Operation& operation, uint32_t chunk, int64_t deadline_ns);
   void gather_chunk(const Operation& operation, uint32_t chunk);
   void broadcast_chunk(const Operation& operation, uint32_t chunk);
   void count(const Operation& operation);
@@ -71,7 +74,7 @@ class BlockCommunicator final : public Communicator {
   const int64_t timeout_ns_;
   const Clock& clock_;
   const kernels::CpuPath path_;  // of the codecs, whose bits are the same on each
-  Signals signals_;
+  const std::unique_ptr<Signals> signals_;
 
   // Operations by sequence number, all begun and not yet asked for by finish() in [first_open_, next_).
   std::array<Operation, limits::kMaxCollectiveTickets> operations_;

@@ -121,8 +121,10 @@ class Communicator {
 };
 
 class LoopbackHub;
+class TcpListener;
 
-/// What a communicator is made from. All ranks of a group pass the same values, except `rank`, `may_spin` and `clock`.
+/// What a communicator is made from. All ranks of a group pass the same values, except `rank`, `may_spin`, `clock` and
+/// `listener`.
 struct Options final {
   std::string name;    // of the group: [A-Za-z0-9._-], at most 64; shared memory finds it by this
   uint64_t epoch = 0;  // this forming of the group; random, never used twice
@@ -139,6 +141,8 @@ struct Options final {
   const Clock* clock = nullptr;                       // of deadlines; none: the steady clock. Outlives the communicator
   const std::atomic<bool>* cancel = nullptr;  // while forming: set by another thread, it ends that with kUnavailable
   std::shared_ptr<LoopbackHub> hub;           // loopback only: where the ranks of this process meet
+  std::string address;                        // TCP only: where rank 0 listens, "10.0.0.1:7100"
+  std::shared_ptr<TcpListener> listener;      // TCP, rank 0 only: the socket at that address
 };
 
 /// Makes this rank's end; returns when all ranks have come, or with kDeadlineExceeded (a rank did not come in time),

@@ -2,7 +2,34 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
+#include <vector>
+
+#include "shard_server/collectives/tcp_socket.h"
+
 namespace krait::collectives {
+namespace {
+
+/// Between hosts, a sub-group's first rank listens for the others; it tells all where, and each takes in what concerns
+/// it.
+Status meet(Communicator& group, const Options& options, const SubGroupRanks& sub, Options& inner) {
+  if (options.address.empty()) return {};
+  using Address = std::array<char, 64>;  // ends with 0
+  Address mine{};
+  inner.listener = nullptr;
+  if (options.rank == sub.first) {
+    ASSIGN_OR_RETURN(inner.listener, TcpListener::open_towards(options.address));
+    const std::string& address = inner.listener->address();
+    std::copy_n(address.begin(), std::min(address.size(), mine.size() - 1), mine.begin());
+  }
+  std::vector<Address> all(static_cast<size_t>(options.world));
+  RETURN_IF_ERROR(group.all_gather(sizeof mine, mine.data(), all.data()));
+  inner.address = all[static_cast<size_t>(sub.first)].data();
+  return {};
+}
+
+}  // namespace
 
 Result<std::shared_ptr<GroupCommunicators>> GroupCommunicators::form(CommunicatorFactory factory,
                                                                      const Options& options,
@@ -14,6 +41,11 @@ Result<std::shared_ptr<GroupCommunicators>> GroupCommunicators::form(Communicato
   inner.name = fmt::format("{}.{}", options.name, sub->index);
   inner.rank = options.rank - sub->first;
   inner.world = sub->world;
+  const Status found = meet(*formed->group_, options, *sub, inner);
+  if (!found.ok()) {
+    formed->group_->abort(to_string(found.error()));
+    return found.error();
+  }
   auto made = factory(inner);
   if (!made.ok()) {
     formed->group_->abort(to_string(made.error()));

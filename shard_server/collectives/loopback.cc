@@ -1,6 +1,5 @@
 #include "shard_server/collectives/loopback.h"
 
-#include <cstdlib>
 #include <map>
 #include <mutex>
 
@@ -17,26 +16,14 @@ class LoopbackHub final {
     const std::lock_guard lock(mutex_);
     auto& memory = memory_[name];
     if (memory == nullptr) {
-      const auto bytes = static_cast<size_t>(block_bytes(config));
-      // Not touched here: pages come when ranks first use them.
-      memory.reset(
-          static_cast<std::byte*>(std::aligned_alloc(kPageBytes, (bytes + kPageBytes - 1) & ~(kPageBytes - 1))));
-      if (memory == nullptr) {
-        return Error{Errc::kResourceExhausted, fmt::format("no memory for a group's {} bytes", bytes), ""};
-      }
-      initialize_block(memory.get(), config);
+      ASSIGN_OR_RETURN(memory, allocate_block(config));
     }
     return Block(memory.get());
   }
 
  private:
-  static constexpr size_t kPageBytes = 4096;
-  struct Free final {
-    void operator()(std::byte* memory) const { std::free(memory); }
-  };
-
   std::mutex mutex_;
-  std::map<std::string, std::unique_ptr<std::byte, Free>> memory_;
+  std::map<std::string, std::shared_ptr<std::byte>> memory_;
 };
 
 std::shared_ptr<LoopbackHub> make_loopback_hub() {
@@ -51,7 +38,9 @@ Result<std::unique_ptr<Communicator>> make_loopback_communicator(const Options& 
   const Clock& clock = clock_of(options);
   RETURN_IF_ERROR(
       attach_and_wait(block, config, options.rank, clock, clock.now_ns() + options.timeout_ns, options.cancel));
-  return std::unique_ptr<Communicator>(new BlockCommunicator(options, "loopback", options.hub, block));
+  return std::unique_ptr<Communicator>(
+      new BlockCommunicator(options, "loopback", options.hub, block,
+                            std::make_unique<SharedSignals>(block, options.rank, options.may_spin, clock)));
 }
 
 }  // namespace krait::collectives

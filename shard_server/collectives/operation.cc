@@ -48,6 +48,15 @@ WireChunk Operation::sum_chunk(uint32_t chunk) const {
   return {&sum, chunk / row_chunks, 1, block, std::min(most, sum.row_blocks() - block)};
 }
 
+Range Operation::needed_range(Counter which, int from, int to, int world, uint32_t chunk) const {
+  if (which == Counter::kConsumed) return {};
+  if (!two_shot) return {0, part_range(from, chunk).bytes};
+  const WireChunk piece = sum_chunk(chunk);
+  const Stripe stripe = stripe_of(which == Counter::kPosted ? to : from, world, piece.blocks());
+  const int64_t begin = piece.offset(stripe.begin);
+  return {begin, piece.offset(stripe.begin + stripe.count) - begin};
+}
+
 uint64_t hash_sizes(std::span<const int64_t> sizes) {
   uint64_t hash = 0xCBF29CE484222325;
   for (const int64_t size : sizes) {

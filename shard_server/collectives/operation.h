@@ -45,6 +45,8 @@ struct Operation final {
   Range part_range(int rank, uint32_t chunk) const;
   /// The rows, or blocks of a row, of a sum's chunk.
   WireChunk sum_chunk(uint32_t chunk) const;
+  /// Of rank `from`'s stage, what rank `to` of `world` needs when `from` has posted or reduced the chunk.
+  Range needed_range(Counter which, int from, int to, int world, uint32_t chunk) const;
 
   /// Cuts the operation into chunks of at most `stage_bytes`: of whole rows where a row fits; else a sum's row is cut
   /// where its blocks are, other parts anywhere.

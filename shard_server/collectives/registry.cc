@@ -4,6 +4,7 @@
 
 #include "shard_server/collectives/loopback.h"
 #include "shard_server/collectives/shared_memory.h"
+#include "shard_server/collectives/tcp.h"
 
 namespace krait::collectives {
 namespace {

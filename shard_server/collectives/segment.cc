@@ -15,27 +15,12 @@
 #include <thread>
 
 #include "common/base/log.h"
+#include "shard_server/collectives/fd.h"
 
 namespace krait::collectives {
 namespace {
 
 constexpr const char* kShmFolder = "/dev/shm";
-
-// A file descriptor that is closed.
-class Fd final {
- public:
-  explicit Fd(int fd) : fd_(fd) {}
-  Fd(const Fd&) = delete;
-  Fd& operator=(const Fd&) = delete;
-  ~Fd() {
-    if (fd_ >= 0) close(fd_);
-  }
-  int get() const { return fd_; }
-  int release() { return std::exchange(fd_, -1); }
-
- private:
-  int fd_;
-};
 
 Error io_error(std::string_view what, const std::string& name, int error) {
   return Error{Errc::kIo, fmt::format("{} of shared segment {}: {}", what, name, std::strerror(error)), ""};

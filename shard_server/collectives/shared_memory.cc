@@ -63,7 +63,9 @@ Result<std::unique_ptr<Communicator>> make_shared_memory_communicator(const Opti
   segment.unlink();
   RETURN_IF_ERROR(attached);
   auto memory = std::make_shared<Segment>(std::move(segment));
-  return std::unique_ptr<Communicator>(new BlockCommunicator(options, "shared_memory", std::move(memory), block));
+  return std::unique_ptr<Communicator>(
+      new BlockCommunicator(options, "shared_memory", std::move(memory), block,
+                            std::make_unique<SharedSignals>(block, options.rank, options.may_spin, clock)));
 }
 
 }  // namespace krait::collectives

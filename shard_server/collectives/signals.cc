@@ -9,19 +9,12 @@
 #include <climits>
 
 #include "common/base/units.h"
+#include "shard_server/collectives/operation.h"
 
 namespace krait::collectives {
 namespace {
 
 constexpr int kSpinsPerLook = 64;  // polls between two looks at the clock and at the failure line
-
-inline void relax() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  asm volatile("yield");
-#endif
-}
 
 // The word may lie in a segment that several processes map, so no FUTEX_PRIVATE_FLAG.
 void futex_wait(std::atomic<uint32_t>& word, uint32_t expected, int64_t timeout_ns) {
@@ -36,6 +29,14 @@ void futex_wake_all(std::atomic<uint32_t>& word) {
 
 }  // namespace
 
+void relax() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
 int64_t machine_now_ns() {
   timespec now{};
   clock_gettime(CLOCK_MONOTONIC, &now);
@@ -47,10 +48,11 @@ void ring(SleepLine& line) {
   futex_wake_all(line.bell);
 }
 
-Signals::Signals(Block block, int rank, bool may_spin, const Clock& clock)
+SharedSignals::SharedSignals(Block block, int rank, bool may_spin, const Clock& clock)
     : block_(block), rank_(rank), world_(block.world()), may_spin_(may_spin), clock_(clock) {}
 
-void Signals::publish(Counter which, int64_t steps) {
+void SharedSignals::publish(Counter which, const Operation& operation, uint32_t chunk) {
+  const int64_t steps = operation.first_step + chunk + 1;
   // Store the counter, then look who sleeps; a sleeper says so, then looks at the counter. All four are sequentially
   // consistent, so one of the two sees the other and no wake-up is lost.
   block_.counter(which, rank_).store(steps, std::memory_order_seq_cst);
@@ -61,25 +63,25 @@ void Signals::publish(Counter which, int64_t steps) {
   }
 }
 
-bool Signals::rank_reached(Counter which, int peer, int64_t steps) {
+bool SharedSignals::rank_reached(Counter which, int peer, int64_t steps) {
   int64_t& seen = seen_[static_cast<size_t>(which)][static_cast<size_t>(peer)];
   if (seen >= steps) return true;
   seen = block_.counter(which, peer).load(std::memory_order_seq_cst);
   return seen >= steps;
 }
 
-int Signals::first_behind(Counter which, int64_t steps) {
+int SharedSignals::first_behind(Counter which, int64_t steps) {
   for (int peer = 0; peer < world_; ++peer) {
     if (!rank_reached(which, peer, steps)) return peer;
   }
   return -1;
 }
 
-bool Signals::reached(Counter which, int64_t steps) {
+bool SharedSignals::reached(Counter which, int64_t steps) {
   return first_behind(which, steps) < 0;
 }
 
-Status Signals::wait(Counter which, int64_t steps, int64_t deadline_ns) {
+Status SharedSignals::wait(Counter which, int64_t steps, int64_t deadline_ns) {
   if (reached(which, steps)) return {};
   const int64_t start_ns = machine_now_ns();
   Status status;
@@ -88,7 +90,7 @@ Status Signals::wait(Counter which, int64_t steps, int64_t deadline_ns) {
   return status;
 }
 
-bool Signals::spin(Counter which, int64_t steps, int64_t start_ns) {
+bool SharedSignals::spin(Counter which, int64_t steps, int64_t start_ns) {
   for (int64_t polls = 1;; ++polls) {
     if (reached(which, steps)) return true;
     relax();
@@ -98,7 +100,7 @@ bool Signals::spin(Counter which, int64_t steps, int64_t start_ns) {
   }
 }
 
-Status Signals::sleep(Counter which, int64_t steps, int64_t deadline_ns) {
+Status SharedSignals::sleep(Counter which, int64_t steps, int64_t deadline_ns) {
   SleepLine& line = block_.lines(rank_).sleep;
   Status status;
   while (true) {
@@ -110,7 +112,7 @@ Status Signals::sleep(Counter which, int64_t steps, int64_t deadline_ns) {
     if (!status.ok()) break;
     const int64_t left_ns = deadline_ns - clock_.now_ns();
     if (left_ns <= 0) {
-      fail_block(block_, rank_, Errc::kDeadlineExceeded, fmt::format("rank {} did not come in time", behind));
+      fail(Errc::kDeadlineExceeded, fmt::format("rank {} did not come in time", behind));
       status = block_health(block_);
       break;
     }
@@ -119,12 +121,6 @@ Status Signals::sleep(Counter which, int64_t steps, int64_t deadline_ns) {
   }
   line.sleeping.store(0, std::memory_order_relaxed);
   return status;
-}
-
-int64_t Signals::take_waited_ns() {
-  const int64_t waited_ns = waited_ns_;
-  waited_ns_ = 0;
-  return waited_ns;
 }
 
 }  // namespace krait::collectives

@@ -31,7 +31,14 @@ int64_t WireRows::body_bytes(int64_t floats) const {
   return is_plain() ? floats * kFloatBytes : kernels::encoded_bytes(*codec->format, floats);
 }
 
+int64_t WireChunk::bytes() const {
+  if (row_blocks == shape->row_blocks()) return rows * shape->row_bytes();
+  const int64_t rest = shape->row_bytes() - block * shape->block_bytes();
+  return block + row_blocks == shape->row_blocks() ? rest : row_blocks * shape->block_bytes();
+}
+
 int64_t WireChunk::offset(int64_t at) const {
+  if (at == blocks()) return bytes();
   const int64_t whole = at / row_blocks;
   return whole * shape->row_bytes() + at % row_blocks * shape->block_bytes();
 }

@@ -52,7 +52,8 @@ struct WireChunk final {
   int64_t row_blocks = 0;  // of each row
 
   int64_t blocks() const { return rows * row_blocks; }
-  /// Bytes before block `at`, which may be the end; `at` < blocks() begins a block.
+  int64_t bytes() const;
+  /// Bytes before block `at`; all of them at blocks().
   int64_t offset(int64_t at) const;
 };
 

@@ -42,7 +42,7 @@ TEST_P(CollectivesFailure, RanksThatDisagreeAllFail) {
   }
 }
 
-TEST_P(CollectivesFailure, ALostRankFailsTheOthersAtTheDeadline) {
+TEST_P(CollectivesFailure, ASilentRankFailsTheOthersAtTheDeadline) {
   if (world() == 1) return;
   std::vector<std::pair<Codec, bool>> runs = {{Codec::kFloat32, true}};
   for (const CodecEntry& entry : all_codecs())
@@ -52,13 +52,19 @@ TEST_P(CollectivesFailure, ALostRankFailsTheOthersAtTheDeadline) {
     group.two_shot_bytes = in_two_shot ? 0 : limits::kMaxCollectiveMessageBytes;
     const ReduceSpec spec{codec};
     const SteadyClock clock;
+    std::atomic<int> ended{0};
     const auto results = run_ranks(make(), group, [&](Communicator& communicator) -> Status {
       std::vector<float> data(4096, 1.0f);
       RETURN_IF_ERROR(communicator.all_reduce(4, 1024, data.data(), data.data(), spec));
       const int64_t deadline_ns = clock.now_ns() + 60 * kMs;
       communicator.set_deadline_ns(deadline_ns);
-      if (communicator.rank() == 1) return communicator.health();  // it never comes again
+      if (communicator.rank() == 1) {  // it is there and does nothing, as one that was stopped
+        while (ended.load() < world() - 1)
+          std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        return communicator.health();
+      }
       const Status status = communicator.all_reduce(4, 1024, data.data(), data.data(), spec);
+      ended.fetch_add(1);
       if (clock.now_ns() < deadline_ns && status.ok()) return failed("a sum without rank 1");
       if (communicator.all_reduce(1, 1, data.data(), data.data(), spec).ok()) return failed("a sum after the failure");
       return status;
@@ -67,6 +73,30 @@ TEST_P(CollectivesFailure, ALostRankFailsTheOthersAtTheDeadline) {
       if (rank == 1) continue;
       ASSERT_FALSE(results[rank].ok());
       EXPECT_EQ(results[rank].error().code, Errc::kDeadlineExceeded) << to_string(results[rank].error());
+    }
+  }
+}
+
+// Shared memory does not show it before the deadline, a closed connection does at once; both fail all the others.
+TEST_P(CollectivesFailure, ARankThatIsGoneFailsTheOthers) {
+  if (world() == 1) return;
+  for (const int gone : {0, world() - 1}) {
+    const SteadyClock clock;
+    const auto results = run_ranks(make(), options(), [&](Communicator& communicator) -> Status {
+      std::vector<float> data(4096, 1.0f);
+      RETURN_IF_ERROR(communicator.all_reduce(4, 1024, data.data(), data.data()));
+      if (communicator.rank() == gone) return {};
+      communicator.set_deadline_ns(clock.now_ns() + 60 * kMs);
+      const Status status = communicator.all_reduce(4, 1024, data.data(), data.data());
+      if (communicator.health().ok()) return failed("healthy without a rank");
+      return status;
+    });
+    for (int rank = 0; rank < world(); ++rank) {
+      const Status& result = results[static_cast<size_t>(rank)];
+      if (rank == gone) continue;
+      ASSERT_FALSE(result.ok());
+      EXPECT_TRUE(result.error().code == Errc::kDeadlineExceeded || result.error().code == Errc::kUnavailable)
+          << to_string(result.error());
     }
   }
 }

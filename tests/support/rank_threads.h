@@ -12,10 +12,11 @@
 #include "common/base/rng.h"
 #include "shard_server/collectives/communicator.h"
 #include "shard_server/collectives/loopback.h"
+#include "shard_server/collectives/tcp_socket.h"
 
 namespace krait::collectives {
 
-/// Options of one forming that no other test shares: group name, epoch and hub.
+/// Options of one forming that no other test shares: group name, epoch, hub and listener.
 inline Options fresh_options(int world, ReduceOrder order) {
   Options options;
   options.name = "test-" + std::to_string(getpid());
@@ -23,6 +24,8 @@ inline Options fresh_options(int world, ReduceOrder order) {
   options.world = world;
   options.order = order;
   options.hub = make_loopback_hub();
+  options.listener = TcpListener::open("127.0.0.1:0").value();
+  options.address = options.listener->address();
   return options;
 }
 
