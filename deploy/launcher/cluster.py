@@ -12,15 +12,19 @@ import sys
 import time
 
 import leftovers
+import sample
 from daemon import Daemon, url_host
 from options import REPOSITORY
-from terminal import Failure
+from terminal import counted, Failure
 
 FIRST_METRICS_PORT = 9100
 START_TIMEOUT_S = 60.0
-DRAIN_MARGIN_S = 2.0  # between the coordinator giving up its open requests and being killed
-SHARD_GRACE_S = 5.0  # once the coordinator is gone, leaders end its requests by themselves
-MAX_READY_BYTES = 1 << 20
+# Patience with who has been asked to end: ample, because the machine may be busy and a kill cuts answers short.
+DRAIN_MARGIN_S = 15.0  # for the coordinator, from giving up its open requests on
+SHARD_GRACE_S = 15.0  # once the coordinator is gone, leaders end its requests by themselves
+AT_ONCE_S = 10.0  # after the second signal: a daemon gives itself half of it
+ASK_AGAIN_S = 0.2
+MAX_ANSWER_BYTES = 1 << 20
 
 
 def _family(host):
@@ -42,6 +46,8 @@ class Cluster:
         self._options, self._terminal, self._stop = options, terminal, stop
         self._state = "starting"
         self.keep_logs = False  # set where a run went wrong
+        self.ended_badly = False  # a process did not end well when it was asked to
+        self._answered = 0  # signals that the stop is the answer to: one, or none where it began by itself
         leftovers.sweep_run_dirs()
         leftovers.sweep_segments()
         self.run_dir, self._created = leftovers.make_run_dir(options.run_dir)
@@ -158,17 +164,21 @@ class Cluster:
 
     def _ask_ready(self):
         """None when ready, else what the coordinator waits for."""
-        connection = http.client.HTTPConnection(
-            url_host(self._options.host).strip("[]"), self.coordinator.ready["port"], timeout=5
-        )
         try:
             with self._stop.interruptible():
-                connection.request("GET", "/ready")
-                response = connection.getresponse()
-                body = response.read(MAX_READY_BYTES)
-            return None if response.status == 200 else _waits_for(body)
+                status, body = self._get("/ready", timeout_s=5)
+            return None if status == 200 else _waits_for(body)
         except (OSError, http.client.HTTPException) as error:
             return f"the coordinator does not answer yet ({error})"
+
+    def _get(self, path, timeout_s, headers=None):
+        """(status, body) of the coordinator's answer."""
+        host = url_host(self._options.host).strip("[]")
+        connection = http.client.HTTPConnection(host, self.coordinator.ready["port"], timeout=timeout_s)
+        try:
+            connection.request("GET", path, headers=headers or {})
+            response = connection.getresponse()
+            return response.status, response.read(MAX_ANSWER_BYTES)
         finally:
             connection.close()
 
@@ -222,35 +232,65 @@ class Cluster:
     # ---- stopping
 
     def shut_down(self):
-        """Coordinator first, so that open requests can finish on the ranks; then those; what does not go is killed."""
+        """Coordinator first, so that open requests can finish on the ranks; then those; what does not go is killed.
+        Returns where the logs are kept, or None."""
         self._state = "stopping"
+        self._answered = min(1, self._stop.count)
         with contextlib.suppress(Failure):  # The run directory is gone or full: that must not keep processes alive.
             self._record()
-        shards = self.daemons[1:]
+        if not self._in_haste and (count := self._open_requests()):
+            self._terminal.say(
+                "stop",
+                f"{counted(count, 'open request')} may finish, for up to {self._options.grace:g} s; "
+                f"{'another' if self._answered else 'a'} Ctrl-C ends {'it' if count == 1 else 'them'} at once",
+            )
         self._end([self.coordinator], self._options.grace + DRAIN_MARGIN_S)
-        self._end(shards, SHARD_GRACE_S)
+        self._end(self.daemons[1:], SHARD_GRACE_S)
         leftovers.sweep_segments()
-        kept = self._keep_logs() if self.keep_logs or self.any_died else None
+        kept = self._keep_logs() if self.keep_logs or self.any_died or self.ended_badly else None
         leftovers.clear_run_dir(self.run_dir, self._created and kept is None)
         self._janitor.stdin.close()
         self._janitor.wait()
         return kept
 
-    def _end(self, daemons, grace_s):
+    @property
+    def _in_haste(self):
+        """Somebody has asked again since the stop began."""
+        return self._stop.count > self._answered
+
+    def _open_requests(self):
+        """How many requests the coordinator would have to wait for; None where it does not say."""
+        if not self.coordinator.alive or self.coordinator.ready is None:
+            return None
+        try:
+            _, body = self._get("/cluster", 2, sample.key_header(self._options))
+            return int(json.loads(body)["coordinator"]["open_requests"])
+        except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError):
+            return None
+
+    def _end(self, daemons, patience_s):
+        """SIGTERM, at which a daemon finishes what is open; again in haste, at which it ends at once; then SIGKILL."""
         running = [daemon for daemon in daemons if daemon.alive]
         for daemon in running:
             daemon.send(signal.SIGTERM)
-        limit = time.monotonic() + grace_s
-        asked = self._stop.count
+        limit, ask_again = time.monotonic() + patience_s, None
         while any(daemon.alive for daemon in running) and time.monotonic() < limit:
-            if self._stop.count > max(1, asked):
-                break  # A second Ctrl-C: no more patience.
+            if self._in_haste and time.monotonic() >= (ask_again or 0):
+                # More than once: signals that a process has not taken yet are one to it.
+                for daemon in running:
+                    daemon.send(signal.SIGTERM)
+                limit = limit if ask_again else min(limit, time.monotonic() + AT_ONCE_S)
+                ask_again = time.monotonic() + ASK_AGAIN_S
             time.sleep(0.02)
         for daemon in running:
             if daemon.alive:
                 self._terminal.say("stop", f"{daemon.name} (pid {daemon.pid}) did not stop in time and is killed")
                 daemon.send(signal.SIGKILL)
                 daemon.process.wait()
+                self.ended_badly = True
+            elif daemon.process.returncode not in (0, -signal.SIGTERM):
+                self._terminal.say("died", daemon.obituary())
+                self.ended_badly = True
 
     def _keep_logs(self):
         if self._created:

@@ -32,15 +32,16 @@ def _connect(options, port):
 
 
 def _headers(options):
-    key = first_key(options.api_key_file)
-    return {"Content-Type": "application/json", **({"Authorization": "Bearer " + key} if key else {})}
+    return {"Content-Type": "application/json", **key_header(options)}
 
 
-def first_key(path):
-    if path is None:
-        return None
-    lines = path.read_text(encoding="utf-8").splitlines()
-    return next((line.strip() for line in lines if line.strip() and not line.lstrip().startswith("#")), None)
+def key_header(options):
+    """A header with the first key of --api-key-file, where there is one."""
+    if options.api_key_file is None:
+        return {}
+    lines = options.api_key_file.read_text(encoding="utf-8").splitlines()
+    keys = (line.strip() for line in lines if line.strip() and not line.lstrip().startswith("#"))
+    return next(({"Authorization": "Bearer " + key} for key in keys), {})
 
 
 def events(response):

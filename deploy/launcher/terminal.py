@@ -18,6 +18,10 @@ def failing_as(what):
         raise Failure(f"{what}: {error.strerror or error}") from None
 
 
+def counted(count, noun):
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
 class Terminal:
     def __init__(self, stream):
         self._stream = stream

@@ -108,6 +108,7 @@ def _run_cluster(options, terminal, stop):
         if cluster is not None:
             began = time.monotonic()
             kept = cluster.shut_down()
+            code = code or int(cluster.ended_badly)
             if not options.command or kept:
                 terminal.say(
                     "stopped",

@@ -63,11 +63,11 @@ def command_of(pid):
 class Up:
     """A running deploy/up without a command. `with Up(...) as up:` stops it at the end."""
 
-    def __init__(self, *options, environment=None, sample=False):
+    def __init__(self, *options, environment=None, sample=False, program=UP):
         self.run_dir = pathlib.Path(tempfile.mkdtemp(prefix="kt-", dir="/tmp"))
         self._said = self.run_dir.with_suffix(".said")
         build = os.environ.get("KRAIT_TEST_BUILD_DIR")
-        words = [UP, "--run-dir", self.run_dir, "--port", "0", *([] if sample else ["--no-sample"])]
+        words = [program, "--run-dir", self.run_dir, "--port", "0", *([] if sample else ["--no-sample"])]
         if build and "--build-dir" not in options:
             words += ["--build-dir", build]
         with open(self._said, "wb") as out:
@@ -112,6 +112,7 @@ class Up:
 
     def wait_said(self, text):
         wait_for(lambda: text in self.said, f"deploy/up to say {text!r}")
+        return self
 
     @property
     def url(self):
@@ -128,10 +129,13 @@ class Up:
             if p["role"] == role and (rank is None or (p["rank"], p["group"]) == (rank, group))
         )
 
-    def stop(self, number=signal.SIGTERM):
-        """Asks it to stop and returns its exit code."""
+    def send(self, number):
         if self.process.poll() is None:
             self.process.send_signal(number)
+
+    def stop(self, number=signal.SIGTERM):
+        """Asks it to stop and returns its exit code."""
+        self.send(number)
         try:
             return self.process.wait(60)
         except subprocess.TimeoutExpired:

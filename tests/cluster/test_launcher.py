@@ -184,13 +184,52 @@ def test_a_death_does_not_end_the_command(fake):
     assert "these are my last words" in done.stderr
 
 
-def test_what_ignores_sigterm_is_killed(fake):
-    with Up(*fake, "--grace", "0.2", environment={"KRAIT_FAKE_COORDINATOR": "deaf"}) as up:
+IMPATIENT_UP = pathlib.Path(__file__).resolve().parent / "fake" / "impatient_up"
+
+
+@pytest.mark.parametrize("who, grace, signals", [("COORDINATOR", 0.2, 1), ("COORDINATOR", 600, 2), ("RANK_1", 600, 1)])
+def test_what_ignores_sigterm_is_killed_and_that_is_no_success(fake, who, grace, signals):
+    with Up(*fake, "--grace", grace, environment={f"KRAIT_FAKE_{who}": "deaf"}, program=IMPATIENT_UP) as up:
         up.wait_ready()
-        up.stop()
-        assert "coordinator" in up.said and "did not stop in time" in up.said
+        if signals == 2:
+            up.send(signal.SIGINT)
+            wait_for(lambda: up.read()["state"] == "stopping", "the first to be seen")
+        assert up.stop(signal.SIGINT) == 1
+        name = "coordinator" if who == "COORDINATOR" else "rank 1 of group g0"
+        assert re.search(f"{name} .* did not stop in time and is killed", up.said)
+        assert up.said.count("is killed") == 1 and "logs kept in" in up.said
         assert not any(map(is_alive, up.pids))
         assert up.sockets() == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_second_signal_reaches_the_daemons_which_end_by_themselves(fake, number):
+    environment = {"KRAIT_FAKE_COORDINATOR": "drain 3", "KRAIT_FAKE_RANK_1": "drain 0"}
+    with Up(*fake, "--grace", "600", environment=environment) as up:
+        up.wait_ready().send(number)
+        up.wait_said("3 open requests may finish, for up to 600 s; another Ctrl-C ends them at once")
+        coordinator = pathlib.Path(up.process_of("coordinator")["log"])
+        wait_for(lambda: "told to end, 1" in coordinator.read_text(encoding="utf-8"), "the first signal")
+        time.sleep(0.5)
+        assert is_alive(up.process_of("coordinator")["pid"]), "it drains"
+        assert up.stop(number) == 0
+        for process in (up.process_of("coordinator"), up.process_of("shard", 1)):
+            assert "told to end, 2" in pathlib.Path(process["log"]).read_text(encoding="utf-8")
+        assert "is killed" not in up.said
+
+
+def test_one_open_request_is_waited_for_with_words_also_after_a_command(fake):
+    environment = {"KRAIT_FAKE_COORDINATOR": "drain 1"}
+    with Up(*fake, "--grace", "600", "--", "true", environment=environment) as up:
+        up.wait_said("1 open request may finish, for up to 600 s; a Ctrl-C ends it at once")
+        assert up.stop(signal.SIGINT) == 0
+
+
+def test_who_ends_badly_when_told_to_end_is_named(fake):
+    with Up(*fake, environment={"KRAIT_FAKE_RANK_0": "fail 4"}) as up:
+        up.wait_ready()
+        assert up.stop() == 1
+        assert "rank 0 of group g0" in up.said and "exited with code 4" in up.said and "logs kept in" in up.said
 
 
 @pytest.mark.parametrize("deaf", [False, True])

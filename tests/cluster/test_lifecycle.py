@@ -89,6 +89,18 @@ def test_sigterm_drains(demo):
         assert "did not stop in time" not in up.said
 
 
+def test_a_second_ctrl_c_ends_open_streams_with_an_error_and_is_no_failure():
+    with Up("--grace", "600") as up:
+        up.wait_ready()
+        stream = _open_streams(up, 1)[0]
+        up.send(signal.SIGINT)
+        up.wait_said("1 open request may finish")
+        assert up.stop(signal.SIGINT) == 0
+        events = stream.read_all()
+        assert events[-1] == "[DONE]" and "error" in events[-2]
+        assert "killed" not in up.said
+
+
 def test_sigterm_of_one_rank_lets_open_requests_end():
     with Up("--grace", "60") as up:
         up.wait_ready()

@@ -1,7 +1,8 @@
 """Stands in for krait-coordinator and krait-shard where the launcher itself is tested.
 
 KRAIT_FAKE_<COORDINATOR | RANK_r> chooses what it does: "exit N" at once, "silent" (never ready), "die N" (ready, then
-exits N after a moment), "deaf" (ignores SIGTERM). KRAIT_FAKE_LOAD_S is how long /ready says 503.
+exits N after a moment), "deaf" (ignores SIGTERM), "drain N" (has N open requests and ends at the second SIGTERM only),
+"fail N" (exits N at SIGTERM). KRAIT_FAKE_LOAD_S is how long /ready says 503.
 """
 
 import http.server
@@ -20,6 +21,7 @@ WORDS = [" a", " single", " man", "."]
 class Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     began = time.monotonic()
+    open_requests = 0
 
     def log_message(self, *args):
         pass
@@ -35,6 +37,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if self.path == "/ready":
             loading = time.monotonic() - self.began < float(os.environ.get("KRAIT_FAKE_LOAD_S", "0"))
             self._answer(503 if loading else 200, {"groups": [{"name": "g0", "state": "loading", "detail": "rank 1"}]})
+        elif self.path == "/cluster":
+            self._answer(200, {"coordinator": {"open_requests": self.open_requests}})
         elif self.path == "/v1/models":
             self._answer(200, {"data": [{"id": "fake"}]})
         else:
@@ -55,6 +59,19 @@ def option(name):
     return sys.argv[sys.argv.index("--" + name) + 1]
 
 
+def on_sigterm(order, number, who):
+    told = []
+    Handler.open_requests = int(number) if order == "drain" else 0
+
+    def handle(*_):
+        told.append(time.monotonic())
+        print(f"{who}: told to end, {len(told)}", file=sys.stderr, flush=True)
+        if order != "drain" or len(told) > 1:
+            os._exit(int(number) if order == "fail" else 0)
+
+    return handle
+
+
 def main(role):
     who = "COORDINATOR" if role == "coordinator" else "RANK_" + option("rank")
     order, _, number = os.environ.get("KRAIT_FAKE_" + who, "").partition(" ")
@@ -62,7 +79,7 @@ def main(role):
     if order == "exit":
         print(f"{who}: cannot go on, for a reason", file=sys.stderr, flush=True)
         sys.exit(int(number))
-    signal.signal(signal.SIGTERM, signal.SIG_IGN if order == "deaf" else lambda *_: os._exit(0))
+    signal.signal(signal.SIGTERM, signal.SIG_IGN if order == "deaf" else on_sigterm(order, number, who))
     endpoint = pathlib.Path(option("run-dir")) / f"{option('group')}-{who.lower()}.sock"
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(endpoint))
