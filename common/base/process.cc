@@ -139,6 +139,7 @@ void StopWatch::run(int64_t parent_pid) {
     if (sigtimedwait(&set, nullptr, &timeout) > 0) stop();
     if (parent_pid > 0 && !orphan && getppid() != parent_pid) {
       orphan = true;
+      log_warning("stops: its parent is process {}, and not {} as --watch-parent-pid says", getppid(), parent_pid);
       stop();
     }
     if (clock.now_ns() < hard_stop_ns) continue;

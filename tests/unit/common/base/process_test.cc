@@ -187,6 +187,16 @@ TEST(StartThread, SaysWhatItWasFor) {
   EXPECT_EQ(ran, 1);
 }
 
+void is_the_child_of_another() {
+  const StopWatch watch(getppid() + 1, [] { _exit(0); });
+  std::this_thread::sleep_for(std::chrono::seconds(60));
+}
+
+TEST(StopWatchDeathTest, WhoStopsBecauseItsParentIsAnotherSaysSo) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(is_the_child_of_another(), testing::ExitedWithCode(0), "its parent is process .* as --watch-parent-pid");
+}
+
 TEST(StopWatchDeathTest, WhoIsBusyIsEndedAWhileAfterTheSecondSignal) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   EXPECT_EXIT(is_busy_whatever_it_is_told(), testing::ExitedWithCode(1), "after the second request to stop");
