@@ -13,7 +13,7 @@ import time
 
 import leftovers
 import sample
-from daemon import Daemon, url_host
+from daemon import Daemon, url_host, WATCH
 from options import REPOSITORY
 from terminal import counted, Failure
 
@@ -67,7 +67,7 @@ class Cluster:
             o.model,
             "--metrics-host",
             o.metrics_host,
-            "--watch-parent-pid",
+            WATCH,
             os.getpid(),
         ]
         ports = self._metrics_ports(1 + o.ranks * o.groups)
@@ -191,6 +191,8 @@ class Cluster:
             daemon.death_told = True
         if dead:
             leftovers.sweep_segments()
+            if self._state == "ready":
+                self._state = "degraded"
             try:
                 self._record()
             except Failure as failure:  # what runs goes on

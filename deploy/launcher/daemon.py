@@ -12,6 +12,7 @@ import subprocess
 
 from terminal import failing_as, Failure
 
+WATCH = "--watch-parent-pid"
 LAST_WORDS = 20
 MAX_OUT_BYTES = 1 << 20
 LITTLE_BYTES = 64 << 10  # of a disk: a daemon's words, and its READY line, may have found no room
@@ -100,9 +101,16 @@ class Daemon:
 
     def obituary(self):
         return (
-            f"{self.name} (pid {self.pid}) {self.ended()}\n  command: {shlex.join(self.command)}\n"
+            f"{self.name} (pid {self.pid}) {self.ended()}\n  command: {self._by_hand()}\n"
             f"  log: {self.log}\n{self.last_words()}{self._room()}"
         )
+
+    def _by_hand(self):
+        """The command for a shell, which is not the launcher: nobody's parent is watched."""
+        words = list(self.command)
+        if WATCH in words:
+            del words[words.index(WATCH) : words.index(WATCH) + 2]
+        return shlex.join(words)
 
     def _room(self):
         """A line where the disk of the logs is full: it may have cost the process its last words, or its life."""

@@ -4,6 +4,7 @@ import http.client
 import json
 import os
 import pathlib
+import re
 import shutil
 import signal
 import subprocess
@@ -60,6 +61,11 @@ def command_of(pid):
     return words
 
 
+def printed_command(text):
+    """The shell command of a process that deploy/up says has ended."""
+    return re.search(r"^  command: (.*)$", text, re.M)[1]
+
+
 class Up:
     """A running deploy/up without a command. `with Up(...) as up:` stops it at the end."""
 
@@ -105,7 +111,7 @@ class Up:
     def wait_ready(self):
         def ready():
             assert self.process.poll() is None, f"deploy/up ended with {self.process.returncode}:\n{self.said}"
-            return self.read().get("state") == "ready"
+            return self.read().get("state") in ("ready", "degraded")  # a short-lived stand-in may be gone again
 
         wait_for(ready, "the cluster to be ready", 300)
         return self

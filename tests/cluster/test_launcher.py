@@ -18,7 +18,7 @@ import types
 
 import pytest
 
-from launch import FAKE_BUILD, REPOSITORY, UP, Up, is_alive, run_up, wait_for
+from launch import FAKE_BUILD, REPOSITORY, UP, Up, is_alive, printed_command, run_up, wait_for
 
 sys.path.insert(0, str(REPOSITORY / "deploy" / "launcher"))
 
@@ -175,7 +175,20 @@ def test_a_death_while_running_is_named_and_the_rest_stays(fake):
         assert "rank 1 of group g0" in up.said and "exited with code 9" in up.said
         assert is_alive(up.process_of("coordinator")["pid"])
         wait_for(lambda: up.read() and up.process_of("shard", 1)["ended"], "the death in cluster.json")
+        assert up.document["state"] == "degraded"
         assert up.stop() == 1
+
+
+def test_the_command_of_a_dead_process_works_in_a_shell(fake):
+    with Up(*fake, environment={"KRAIT_FAKE_RANK_1": "die 9"}) as up:
+        up.wait_said("these are my last words")
+        assert "--watch-parent-pid" not in printed_command(up.said)
+        # The shell stays between us and the process, as a terminal's does.
+        words = ["bash", "-c", f"{printed_command(up.said)} & wait"]
+        with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as again:
+            ready = again.stdout.readline()
+            assert ready.startswith("READY "), ready
+            os.kill(json.loads(ready.removeprefix("READY "))["pid"], signal.SIGTERM)
 
 
 def test_a_death_does_not_end_the_command(fake):

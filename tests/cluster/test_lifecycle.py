@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from launch import UP, Up, get_json, is_alive, run_up, segments, wait_for
+from launch import UP, Up, get_json, is_alive, printed_command, run_up, segments, wait_for
 from reference import golden_model
 from rest import Stream, complete, post
 
@@ -48,6 +48,11 @@ def test_a_lost_rank_is_named_and_new_requests_are_refused():
         assert status == 503 and document["error"]["message"] and headers["retry-after"]
         up.wait_said(f"rank 1 of group g0 (pid {lost['pid']}) killed by SIGKILL")
         assert "    | " in up.said.split("killed by SIGKILL")[1], "its last log lines"
+        words = ["bash", "-c", f"{printed_command(up.said)} & wait"]
+        with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as again:
+            pid = json.loads(again.stdout.readline().removeprefix("READY "))["pid"]
+            wait_for(lambda: get_json(up.url, "/ready")[0] == 200, "the group to serve again with the rank of a shell")
+            os.kill(pid, signal.SIGTERM)
         assert up.stop() == 1
 
 

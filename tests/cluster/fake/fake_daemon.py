@@ -82,6 +82,7 @@ def main(role):
     signal.signal(signal.SIGTERM, signal.SIG_IGN if order == "deaf" else on_sigterm(order, number, who))
     endpoint = pathlib.Path(option("run-dir")) / f"{option('group')}-{who.lower()}.sock"
     with socket.socket(socket.AF_UNIX) as listener:
+        endpoint.unlink(missing_ok=True)  # of one that died
         listener.bind(str(endpoint))
     ready = {"pid": os.getpid(), "metrics_port": int(option("metrics-port")) or 1}
     if role == "coordinator":
@@ -94,6 +95,6 @@ def main(role):
         time.sleep(0.4)
         print(f"{who}: these are my last words", file=sys.stderr, flush=True)
         os._exit(int(number))
-    parent = int(option("watch-parent-pid"))
+    parent = int(option("watch-parent-pid")) if "--watch-parent-pid" in sys.argv else os.getppid()
     while os.getppid() == parent or order == "deaf":
         time.sleep(0.05)
