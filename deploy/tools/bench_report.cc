@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <numeric>
 
@@ -27,7 +28,7 @@ double median(const std::vector<PhaseFigures>& runs, Field field) {
   return quantile(values, 0.5);
 }
 
-/// One column of the table and one field of the JSON.
+/// A field of the JSON.
 struct Figure final {
   const char* name;
   double (*of)(const PhaseFigures&);
@@ -43,6 +44,7 @@ constexpr Figure kFigures[] = {
     {"multiplying_share", [](const PhaseFigures& f) { return f.multiplying_share; }},
     {"roofline_share", [](const PhaseFigures& f) { return f.roofline_share; }},
     {"cores_used", [](const PhaseFigures& f) { return f.cores_used; }},
+    {"tokens_per_core_s", [](const PhaseFigures& f) { return f.tokens_per_core_s; }},
     {"read_gbytes_per_s", [](const PhaseFigures& f) { return f.peaks.read_gbytes; }},
     {"peak_gops", [](const PhaseFigures& f) { return f.peaks.gops; }},
 };
@@ -52,10 +54,27 @@ nlohmann::ordered_json number_or_null(double value) {
   return value == 0 ? nlohmann::ordered_json() : nlohmann::ordered_json(value);
 }
 
-/// The same for the table.
-std::string cell(double value, int decimals, double factor = 1) {
-  return value == 0 ? "-" : fmt::format("{:.{}f}", value * factor, decimals);
-}
+/// Of the table: a figure under a shorter name.
+struct Column final {
+  std::string_view figure;
+  std::string_view title;
+  int width = 0;
+  int decimals = 0;
+  double factor = 1;
+};
+constexpr Column kColumns[] = {
+    {"prompt_tokens_per_s", "prompt/s", 10, 1},
+    {"generated_tokens_per_s", "gener./s", 10, 1},
+    {"tokens_per_core_s", "per core s", 12, 1},
+    {"first_token_ms", "1st tok ms", 12, 1},
+    {"between_tokens_p50_ms", "p50 ms", 9, 2},
+    {"between_tokens_p99_ms", "p99 ms", 9, 2},
+    {"rows_per_step", "rows/step", 11, 1},
+    {"roofline_share", "roofline %", 12, 1, 100},
+    {"cores_used", "cores", 7, 2},
+    {"read_gbytes_per_s", "GB/s", 7, 1},
+    {"peak_gops", "Gop/s", 8, 0},
+};
 
 /// Name and milliseconds of everything that a step's time went to, in the order of the report.
 std::vector<std::pair<std::string, double>> parts_of(const PhaseProfile& profile) {
@@ -92,6 +111,7 @@ PhaseFigures figures_of(const PhaseRun& run, const Roofline& roofline, const Pea
   figures.generated_rate = static_cast<double>(run.generated_tokens()) / run.seconds;
   figures.first_token_ms = run.first_token_ms;
   figures.cores_used = run.core_seconds / run.seconds;
+  figures.tokens_per_core_s = static_cast<double>(run.prompt_tokens() + run.generated_tokens()) / run.core_seconds;
   figures.between_p50_ms = quantile(run.between_ms, 0.5);
   figures.between_p99_ms = quantile(run.between_ms, 0.99);
   figures.rows_per_step =
@@ -135,13 +155,21 @@ std::string table_of(const BenchSubject& subject, const std::vector<PhaseReport>
       subject.model, subject.dtype, subject.ranks, subject.threads, subject.path,
       static_cast<double>(subject.weight_bytes) / kMiB, static_cast<double>(subject.state_bytes) / kMiB,
       subject.sizes.prompt, subject.sizes.generate, subject.max_step_ms, subject.repeat);
-  text += fmt::format("{:<12}{:>11}{:>11}{:>12}{:>10}{:>10}{:>11}{:>10}{:>7}{:>8}{:>8}\n", "", "prompt/s", "gener./s",
-                      "1st tok ms", "p50 ms", "p99 ms", "rows/step", "roofline", "cores", "GB/s", "Gop/s");
+  text += fmt::format("{:<12}", "");
+  for (const Column& column : kColumns)
+    text += fmt::format("{:>{}}", column.title, column.width);
+  text += "\n";
   for (const PhaseReport& report : phases) {
-    const auto of = [&](size_t figure) { return median(report.runs, kFigures[figure].of); };
-    text += fmt::format("{:<12}{:>11}{:>11}{:>12}{:>10}{:>10}{:>11}{:>8} %{:>7}{:>8}{:>8}\n", title_of(report.phase),
-                        cell(of(0), 1), cell(of(1), 1), cell(of(2), 1), cell(of(3), 2), cell(of(4), 2), cell(of(5), 1),
-                        cell(of(8), 1, 100), cell(of(9), 2), cell(of(10), 1), cell(of(11), 0));
+    text += fmt::format("{:<12}", title_of(report.phase));
+    for (const Column& column : kColumns) {
+      const auto* const figure = std::find_if(std::begin(kFigures), std::end(kFigures), [&](const Figure& f) {
+        return std::string_view(f.name) == column.figure;
+      });
+      const double value = median(report.runs, figure->of);
+      const std::string cell = value == 0 ? "-" : fmt::format("{:.{}f}", value * column.factor, column.decimals);
+      text += fmt::format("{:>{}}", cell, column.width);
+    }
+    text += "\n";
   }
   text += "\nWhere a step's time goes, in % (a run of its own, one step at a time):\n";
   for (const PhaseReport& report : phases) {

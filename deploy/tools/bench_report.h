@@ -38,6 +38,7 @@ struct PhaseFigures final {
   double multiplying_share = 0;  // the same of multiply-adds
   double roofline_share = 0;     // the same of whichever is more in each step
   double cores_used = 0;         // by all threads; fewer than there are where they wait, or others use the machine
+  double tokens_per_core_s = 0;  // by a second of processor time: steady where others use the machine too
   Peaks peaks;                   // beside this run
 };
 PhaseFigures figures_of(const PhaseRun& run, const Roofline& roofline, const Peaks& peaks);

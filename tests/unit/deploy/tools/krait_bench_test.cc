@@ -29,7 +29,8 @@ nlohmann::json bench_json(const std::string& model, const std::string& more) {
 
 /// Figures of a phase are positive where there is one, else null: once for each run, and the upper median of the two.
 void check_figures(const nlohmann::json& phase, std::vector<std::string> wanted) {
-  for (const char* always : {"rows_per_step", "reading_share", "roofline_share", "read_gbytes_per_s", "cores_used"})
+  for (const char* always :
+       {"rows_per_step", "reading_share", "roofline_share", "read_gbytes_per_s", "cores_used", "tokens_per_core_s"})
     wanted.emplace_back(always);
   if (phase["peak_gops"].is_number()) {  // on machines whose best instruction is known
     wanted.emplace_back("peak_gops");
