@@ -17,6 +17,7 @@ ENTRIES = {
     "CMakeLists.txt",
     "CMakePresets.json",
     "deploy/up",
+    "tests/bench/versus_llama_cpp/run",
     "tests/run",
 }
 # These are reached by the compiler or by name in a CMakeLists.txt, never because some text happens to mention them.
