@@ -62,6 +62,8 @@ class Stream::Team final {
   void run(FunctionRef<void(int)> work) {
     if (workers_.empty()) return work(0);
     CHECK(!busy_.exchange(true, std::memory_order_relaxed));
+    if (const int left = sleepy_rounds_.load(std::memory_order_relaxed); left > 0)
+      sleepy_rounds_.store(left - 1, std::memory_order_relaxed);
     work_ = &work;
     running_.store(static_cast<uint32_t>(workers_.size()), std::memory_order_relaxed);
     raise_round();
@@ -72,6 +74,10 @@ class Stream::Team final {
 
  private:
   static constexpr int64_t kSpinNs = 50 * kUs;
+  static constexpr int kSleepyRounds = 16;  // after a worker that was late: a twentieth of a step
+
+  /// A worker that is late waits for a core, which spinning would keep from it.
+  int64_t spin_ns() const { return sleepy_rounds_.load(std::memory_order_relaxed) > 0 ? 0 : spin_ns_; }
 
   void start_workers(int count) {
     workers_.reserve(static_cast<size_t>(count));
@@ -111,7 +117,7 @@ class Stream::Team final {
 
   void work_loop(int worker) {
     for (uint32_t seen = 0;; ++seen) {
-      if (!spin_until([&] { return round_.load(std::memory_order_acquire) != seen; }, spin_ns_)) {
+      if (!spin_until([&] { return round_.load(std::memory_order_acquire) != seen; }, spin_ns())) {
         sleepers_.fetch_add(1);
         while (round_.load() == seen)
           futex_wait(round_, seen);
@@ -124,7 +130,9 @@ class Stream::Team final {
   }
 
   void wait_for_workers() {
-    if (spin_until([&] { return running_.load(std::memory_order_acquire) == 0; }, spin_ns_)) return;
+    const int64_t spin = spin_ns();
+    if (spin_until([&] { return running_.load(std::memory_order_acquire) == 0; }, spin)) return;
+    if (spin > 0) sleepy_rounds_.store(kSleepyRounds, std::memory_order_relaxed);
     caller_sleeps_.store(true);
     for (uint32_t left = running_.load(); left != 0; left = running_.load())
       futex_wait(running_, left);
@@ -142,6 +150,7 @@ class Stream::Team final {
   alignas(64) std::atomic<uint32_t> round_ = 0;
   const FunctionRef<void(int)>* work_ = nullptr;
   bool stop_ = false;
+  std::atomic<int> sleepy_rounds_ = 0;  // that nobody spins in, this one included
   alignas(64) std::atomic<uint32_t> sleepers_ = 0;
   alignas(64) std::atomic<uint32_t> running_ = 0;
   alignas(64) std::atomic<bool> caller_sleeps_ = false;

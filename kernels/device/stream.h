@@ -13,7 +13,7 @@ namespace krait::kernels {
 struct StreamOptions final {
   int threads = 1;  // the calling thread is one of them; at most limits::kMaxThreads
   CpuPath path = CpuPath::kPortable;
-  bool may_spin = true;  // false when the machine has fewer cores than runnable threads
+  bool may_spin = true;  // false when the machine has fewer cores than threads of its teams
   bool pin = false;  // bind worker i to the i-th allowed core after `first_core`; the constructing thread is worker 0
   int first_core = 0;
 };

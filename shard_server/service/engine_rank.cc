@@ -19,7 +19,9 @@ constexpr double kStateShare = 0.4;
 
 Status share_host(RankOptions& options, const Checkpoint& checkpoint, std::span<const double> shares,
                   int64_t host_ranks) {
-  options.may_spin = host_ranks * options.threads + 1 <= allowed_cores();
+  const int64_t kernel_threads = host_ranks * options.threads;
+  options.threads_may_spin = kernel_threads <= allowed_cores();
+  options.collectives_may_spin = kernel_threads + 1 <= allowed_cores();
   ASSIGN_OR_RETURN(const auto partition, make_partition(checkpoint.config(), options.world, shares));
   const int64_t weights = kept_bytes(checkpoint.plan(), partition, options.rank, options.dtype);
   // Memory is shared by the ranks of a host, addresses are this process's own.
@@ -44,7 +46,7 @@ Status EngineRank::form(const wire::Form& form, const std::atomic<bool>& leaving
   options.order = partition.aligned ? collectives::ReduceOrder::kTree : collectives::ReduceOrder::kRankOrder;
   options.max_rows = limits::kLogitRowsPerPass;
   options.max_width = checkpoint_->config().hidden_size;
-  options.may_spin = options_.may_spin;
+  options.may_spin = options_.collectives_may_spin;
   options.clock = &clock_;
   options.cancel = &leaving;
   if (options_.hub_of != nullptr) options.hub = options_.hub_of(form.bootstrap);
@@ -67,7 +69,7 @@ Result<wire::Ready> EngineRank::load(const wire::Load& load) {
   options.slots = load.slots != 0 ? load.slots : options_.slots;
   options.state_memory_bytes = options_.state_memory_bytes;
   options.stream.threads = options_.threads;
-  options.stream.may_spin = options_.may_spin;
+  options.stream.may_spin = options_.threads_may_spin;
   const auto path = kernels::cpu_path_from_name(form_->path);
   if (!path || *path > kernels::best_cpu_path()) {
     return Error{Errc::kUnsupported, fmt::format("this machine has no instruction path '{}'", form_->path), "path"};

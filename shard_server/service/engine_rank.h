@@ -23,9 +23,10 @@ struct RankOptions final {
   int world = 1;
   DType dtype = DType::kF32;
   int threads = 1;
-  bool may_spin = false;           // threads and collectives: not when cores are short
-  uint32_t slots = 0;              // 0: by memory
-  int64_t state_memory_bytes = 0;  // for slots == 0
+  bool threads_may_spin = false;      // where each has a core
+  bool collectives_may_spin = false;  // where a core is left beside those
+  uint32_t slots = 0;                 // 0: by memory
+  int64_t state_memory_bytes = 0;     // for slots == 0
   collectives::CommunicatorFactory communicator = nullptr;
   std::shared_ptr<collectives::LoopbackHub> (*hub_of)(const std::string& bootstrap) = nullptr;  // loopback only
   std::function<void(Engine&)> on_load;                                                         // for tests: taps
