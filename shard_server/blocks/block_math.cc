@@ -54,6 +54,24 @@ void mixer_input(const BlockContext& context, bool follows_shared, const float* 
                                      .out_stride = hidden});
 }
 
+Status sum_over_ranks(const BlockContext& context, const Rows& data, int64_t rows) {
+  if (context.communicator.world() == 1) return {};
+  return context.communicator.all_reduce(rows, data.stride, data.data, data.data);
+}
+
+Status add_product_to_residual(const BlockContext& context, const Rows& a, int64_t rows,
+                               const kernels::PackedMatrix& weights, const float* bias, const Rows& delta) {
+  if (context.communicator.world() == 1) {
+    // The same additions in the same order, while the sums are still in registers.
+    product(context, a, rows, weights, {context.h, weights.n}, bias, true);
+    return {};
+  }
+  product(context, a, rows, weights, delta);
+  RETURN_IF_ERROR(sum_over_ranks(context, delta, rows));
+  add_to_residual(context, delta, bias, weights.n, rows);
+  return {};
+}
+
 void add_to_residual(const BlockContext& context, const Rows& delta, const float* bias, int64_t hidden, int64_t rows) {
   if (bias != nullptr) kernels::add_rows(context.stream, delta.data, delta.stride, bias, 0, rows, hidden);
   kernels::add_rows(context.stream, context.h, hidden, delta.data, delta.stride, rows, hidden);

@@ -182,10 +182,7 @@ Status MambaBlock::forward(const BlockContext& context, const Batch& batch) cons
   for (size_t part = 0; part < layout_.parts().size(); ++part)
     scan(context, batch, part, x, z, dt_b_c, y);
   layout_.compact(context.stream, y.data, rows);
-  product(context, y, rows, w_.out_proj, delta);
-  RETURN_IF_ERROR(context.communicator.all_reduce(rows, hidden_, delta.data, delta.data));
-  add_to_residual(context, delta, w_.out_proj_bias, hidden_, rows);
-  return {};
+  return add_product_to_residual(context, y, rows, w_.out_proj, w_.out_proj_bias, delta);
 }
 
 void MambaBlock::export_state(const SlotState& slot, WholeState& whole) const {

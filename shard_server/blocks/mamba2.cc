@@ -227,18 +227,17 @@ Status Mamba2Block::forward(const BlockContext& context, const Batch& batch) con
     RETURN_IF_ERROR(norm_groups(context, rows, z, sums));
   }
   shape_.layout.compact(context.stream, z.data, rows);
+  if (!one_group_) return add_product_to_residual(context, z, rows, w_.out_proj, w_.out_proj_bias, delta);
   product(context, z, rows, w_.out_proj, delta);
-  RETURN_IF_ERROR(context.communicator.all_reduce(rows, delta.stride, delta.data, delta.data));
-  if (one_group_) {
-    kernels::scale_by_root_mean(context.stream, {.rows = rows,
-                                                 .width = hidden_,
-                                                 .x = delta.data,
-                                                 .x_stride = delta.stride,
-                                                 .sums = delta.data + hidden_,
-                                                 .sum_stride = delta.stride,
-                                                 .count = shape_.mixer.inner_size,
-                                                 .eps = shape_.mixer.gate_norm_eps});
-  }
+  RETURN_IF_ERROR(sum_over_ranks(context, delta, rows));
+  kernels::scale_by_root_mean(context.stream, {.rows = rows,
+                                               .width = hidden_,
+                                               .x = delta.data,
+                                               .x_stride = delta.stride,
+                                               .sums = delta.data + hidden_,
+                                               .sum_stride = delta.stride,
+                                               .count = shape_.mixer.inner_size,
+                                               .eps = shape_.mixer.gate_norm_eps});
   add_to_residual(context, delta, w_.out_proj_bias, hidden_, rows);
   return {};
 }

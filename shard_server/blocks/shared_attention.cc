@@ -146,7 +146,7 @@ Status SharedAttentionBlock::forward(const BlockContext& context, const Batch& b
     attend(context, batch, q, k, v, out);
   }
   product(context, out, rows, w_.o_proj, {context.side, hidden_});
-  return context.communicator.all_reduce(rows, hidden_, context.side, context.side);
+  return sum_over_ranks(context, {context.side, hidden_}, rows);
 }
 
 void SharedAttentionBlock::export_state(const SlotState& slot, WholeState& whole) const {

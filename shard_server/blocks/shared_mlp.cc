@@ -73,7 +73,7 @@ Status SharedMlpBlock::forward(const BlockContext& context, const Batch& batch) 
   kernels::gelu_gate(context.stream,
                      {.rows = rows, .width = gate.stride, .gate = gate.data, .up = up.data, .stride = gate.stride});
   product(context, gate, rows, w_.down_proj, u);
-  RETURN_IF_ERROR(context.communicator.all_reduce(rows, hidden_, u.data, u.data));
+  RETURN_IF_ERROR(sum_over_ranks(context, u, rows));
   product(context, u, rows, w_.linear, side);
   return {};
 }
