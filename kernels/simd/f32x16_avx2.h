@@ -80,6 +80,9 @@ KRAIT_SIMD_INLINE Mask operator<(F32 x, F32 y) {
 KRAIT_SIMD_INLINE Mask is_number(F32 x) {
   return {_mm256_cmp_ps(x.a, x.a, _CMP_ORD_Q), _mm256_cmp_ps(x.b, x.b, _CMP_ORD_Q)};
 }
+KRAIT_SIMD_INLINE bool any(Mask m) {
+  return _mm256_movemask_ps(_mm256_or_ps(m.a, m.b)) != 0;
+}
 KRAIT_SIMD_INLINE F32 select(Mask m, F32 yes, F32 no) {
   return {_mm256_blendv_ps(no.a, yes.a, m.a), _mm256_blendv_ps(no.b, yes.b, m.b)};
 }

@@ -75,6 +75,9 @@ KRAIT_SIMD_INLINE Mask operator<(F32 a, F32 b) {
 KRAIT_SIMD_INLINE Mask is_number(F32 a) {
   return {_mm512_cmp_ps_mask(a.v, a.v, _CMP_ORD_Q)};
 }
+KRAIT_SIMD_INLINE bool any(Mask m) {
+  return m.v != 0;
+}
 KRAIT_SIMD_INLINE F32 select(Mask m, F32 yes, F32 no) {
   return {_mm512_mask_blend_ps(m.v, no.v, yes.v)};
 }

@@ -83,6 +83,12 @@ KRAIT_SIMD_INLINE Mask operator<(F32 a, F32 b) {
 KRAIT_SIMD_INLINE Mask is_number(F32 a) {
   KRAIT_SIMD_EACH(Mask, a.v[i] == a.v[i]);
 }
+KRAIT_SIMD_INLINE bool any(Mask m) {
+  bool found = false;
+  for (const bool lane : m.v)
+    found = found || lane;
+  return found;
+}
 KRAIT_SIMD_INLINE F32 select(Mask m, F32 yes, F32 no) {
   KRAIT_SIMD_EACH(F32, m.v[i] ? yes.v[i] : no.v[i]);
 }

@@ -132,6 +132,26 @@ TEST(GumbelArgmax, IsTheNoiseOfItsContractWhateverTheCut) {
   }
 }
 
+TEST(GumbelArgmax, ANanHidesNoNeighbour) {
+  SplitMix64 rng(14);
+  for (int round = 0; round < 200; ++round) {
+    const NoiseKey key = {rng.next(), 0, rng.next()};
+    std::vector<float> clean = tied_logits(rng, 150);
+    std::vector<float> row = clean;
+    for (size_t i = 0; i < row.size(); ++i) {
+      if (rng.below(2) == 0) continue;
+      clean[i] = -kInf;
+      row[i] = std::numeric_limits<float>::quiet_NaN();
+    }
+    for (const CpuPath path : runnable_paths()) {
+      const auto of = [&](const std::vector<float>& logits) {
+        return gumbel_argmax_row(path, logits.data(), std::ssize(logits), 0, 1.0f, key);
+      };
+      EXPECT_TRUE(same(of(row), of(clean)));
+    }
+  }
+}
+
 TEST(GumbelArgmax, ListEqualsRow) {
   SplitMix64 rng(5);
   std::vector<float> row = random_floats(rng, 300, -4, 4), values;
