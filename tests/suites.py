@@ -76,13 +76,13 @@ def ctest(preset="release", tests="", draws_more=True):
 
 
 def pytest(name, glob, without=""):
-    """Python tests: the files of tests/ that match, without one."""
+    """Python tests: the files of tests/ that match one pattern and not the other."""
 
     def run(options):
         report = preset_dir("release") / "reports" / f"{name}.xml"
         report.parent.mkdir(parents=True, exist_ok=True)
         report.unlink(missing_ok=True)
-        files = sorted(path for path in (REPOSITORY / "tests").glob(glob) if path.name != without)
+        files = sorted(path for path in (REPOSITORY / "tests").glob(glob) if not path.match(without or "-"))
         command = [VENV / "bin" / "python", "-X", "utf8", "-B", "-m", "pytest", "-q", "-p", "no:cacheprovider", "-ra"]
         command += ["--durations=5", "--rootdir", REPOSITORY / "tests", f"--junitxml={report}", *files]
         command += ["-k", options.k] if options.k else []
@@ -107,8 +107,8 @@ SUITES = (
     Suite("whole_tree", pytest("whole_tree", "lint/whole_tree.py"), only_long=True),
     Suite("unit", ctest()),
     # The launcher's tests need no built daemons and tell of faults that would drown in the cluster's.
-    Suite("launcher", pytest("launcher", "cluster/test_launcher.py"), build=None),
-    Suite("cluster", pytest("cluster", "cluster/test_*.py", without="test_launcher.py")),
+    Suite("launcher", pytest("launcher", "cluster/test_launcher*.py"), build=None),
+    Suite("cluster", pytest("cluster", "cluster/test_*.py", without="test_launcher*.py")),
     Suite("transformers", pytest("transformers", "reference/test_transformers.py"), only_long=True),
     Suite("templates", pytest("templates", "reference/test_templates.py"), only_long=True),
     Suite("tokenizers", pytest("tokenizers", "reference/test_tokenizers.py"), only_long=True),

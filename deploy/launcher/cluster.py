@@ -2,11 +2,9 @@
 
 import contextlib
 import http.client
-import itertools
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -15,9 +13,9 @@ import leftovers
 import sample
 from daemon import Daemon, url_host, WATCH
 from options import REPOSITORY
+from ports import metrics_ports
 from terminal import counted, Failure
 
-FIRST_METRICS_PORT = 9100
 START_TIMEOUT_S = 60.0
 # Patience with who has been asked to end: ample, because the machine may be busy and a kill cuts answers short.
 DRAIN_MARGIN_S = 15.0  # for the coordinator, from giving up its open requests on
@@ -25,20 +23,6 @@ SHARD_GRACE_S = 15.0  # once the coordinator is gone, leaders end its requests b
 AT_ONCE_S = 10.0  # after the second signal: a daemon gives itself half of it
 ASK_AGAIN_S = 0.2
 MAX_ANSWER_BYTES = 1 << 20
-
-
-def _family(host):
-    return socket.AF_INET6 if ":" in host else socket.AF_INET
-
-
-def port_is_free(host, port):
-    with socket.socket(_family(host), socket.SOCK_STREAM) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((host, port))
-            return True
-        except OSError:
-            return False
 
 
 class Cluster:
@@ -70,7 +54,7 @@ class Cluster:
             WATCH,
             os.getpid(),
         ]
-        ports = self._metrics_ports(1 + o.ranks * o.groups)
+        ports = metrics_ports(o, self._terminal, 1 + o.ranks * o.groups)
         command = [
             bin_dir / "krait-coordinator",
             *shared,
@@ -96,27 +80,6 @@ class Cluster:
                 command += _given(o, "served_model_name", "shares", "slots", "max_queue", "max_step_ms") + o.shard_arg
                 daemons.append(Daemon(command, self.run_dir, "shard", group, rank))
         return daemons
-
-    def _metrics_ports(self, count):
-        """A port for each process: any (0) with --port 0; the asked ones or a refusal with --metrics-port; else from 9100
-        on, those that are free, and a word if that is not where they are looked for."""
-        o = self._options
-        if o.metrics_port is None and o.port == 0:
-            return iter([0] * count)
-        first = FIRST_METRICS_PORT if o.metrics_port is None else o.metrics_port
-        wanted = range(first, first + count)
-        taken = [port for port in wanted if not port_is_free(o.metrics_host, port)]
-        if not taken:
-            return iter(wanted)
-        if o.metrics_port is not None:
-            raise Failure(
-                f"{o.metrics_host}:{_list(taken)} is in use or not an address of this machine; "
-                f"choose another with --metrics-port (the first of {count})"
-            )
-        spare = (port for port in range(first, first + 1000) if port_is_free(o.metrics_host, port))
-        ports = list(itertools.islice(itertools.chain(spare, itertools.repeat(0)), count))
-        self._terminal.say("note", f"metrics: {_list(taken)} is in use by others, so the ports are {_list(ports)}")
-        return iter(ports)
 
     @property
     def coordinator(self):
@@ -324,10 +287,6 @@ class Cluster:
             self._janitor.stdin.flush()
         except BrokenPipeError:
             raise Failure("the launcher's janitor process has died") from None
-
-
-def _list(numbers):
-    return ", ".join(str(number) for number in numbers)
 
 
 def _waits_for(body):

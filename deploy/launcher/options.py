@@ -1,11 +1,15 @@
 """The command line of deploy/up."""
 
 import argparse
+import ipaddress
 import json
 import os
 import pathlib
 import re
+import shutil
 import sys
+
+from terminal import counted
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 DEMO_MODEL = REPOSITORY / "deploy" / "demo_model"
@@ -14,6 +18,8 @@ MAX_GROUPS = 64
 MAX_PROCESSES = 1 + MAX_RANKS * MAX_GROUPS
 MAX_INDEX_BYTES = 64 << 20
 GGUF_MAGIC = b"GGUF"
+HUB_NAME = r"[\w-][\w.-]*/[\w.-]+"
+NUMBER = r"([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?"
 
 EPILOG = """After `--` a command may follow: it runs once the cluster is ready, with KRAIT_URL, KRAIT_METRICS_URL and
 KRAIT_RUN_DIR set, and deploy/up stops the cluster and exits with its exit code. What deploy/up itself says then goes to
@@ -39,11 +45,21 @@ def _path(text):
     return pathlib.Path(text)
 
 
+def _address(text):
+    """The daemons look up no names."""
+    if text != "localhost":
+        try:
+            ipaddress.ip_address(text)
+        except ValueError:
+            raise argparse.ArgumentTypeError(f"unknown host {text!r}: neither an IP address nor localhost") from None
+    return text
+
+
 def _shares(text):
-    try:
-        shares = [float(word) for word in text.split(",")]
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is no list of numbers, as 3,1") from None
+    words = text.split(",")
+    if not all(re.fullmatch(NUMBER, word) for word in words):
+        raise argparse.ArgumentTypeError(f"{text!r} is no list of numbers, as 3,1")
+    shares = [float(word) for word in words]
     if not all(1e-6 <= share <= 1e6 for share in shares):
         raise argparse.ArgumentTypeError(f"{text!r} has a number that is not between 0.000001 and 1000000")
     return text
@@ -79,8 +95,19 @@ def _add_running(p):
     p.add_argument("--shard-arg", action="append", default=[], metavar="ARG", help="passed on as it is; repeatable")
 
 
+class _Parser(argparse.ArgumentParser):
+    def error(self, message):
+        """One line; the options with their meanings are in --help."""
+        refuse(f"{message} (deploy/up --help tells of the options)")
+
+
+def refuse(text, code=2):
+    print(f"deploy/up: error: {text}", file=sys.stderr)
+    sys.exit(code)
+
+
 def _parser():
-    p = argparse.ArgumentParser(
+    p = _Parser(
         prog="deploy/up",
         allow_abbrev=False,
         epilog=EPILOG,
@@ -103,7 +130,7 @@ def _parser():
         help="threads of a shard server (default: the cores this process may use, divided among them)",
     )
     p.add_argument("--dtype", choices=["f32", "bf16", "int8", "int4"], default="f32", help="type of the weights in memory (default: %(default)s)")
-    p.add_argument("--host", default="127.0.0.1", help="address of the REST API (default: %(default)s)")
+    p.add_argument("--host", type=_address, default="127.0.0.1", help="address of the REST API (default: %(default)s)")
     p.add_argument(
         "--port",
         type=_between(0, 65535),
@@ -117,7 +144,7 @@ def _parser():
         metavar="N",
         help="of the coordinator's metrics, the others follow (default: from 9100 on, those that are free)",
     )
-    p.add_argument("--metrics-host", metavar="HOST", help="address of the metrics (default: that of --host)")
+    p.add_argument("--metrics-host", type=_address, metavar="HOST", help="address of the metrics (default: that of --host)")
     p.add_argument("--served-model-name", metavar="NAME", help="name that clients use (default: that of the folder or file)")
     p.add_argument("--tokenizer", type=_path, metavar="FILE", help="another tokenizer.json than the model's")
     p.add_argument("--chat-template", type=_path, metavar="FILE", help="a Jinja file in place of the model's own")
@@ -147,9 +174,12 @@ def parse(arguments):
     options = _parser().parse_args(arguments)
     options.command = command
     options.metrics_host = options.metrics_host or options.host
-    if not options.model.exists() and (found := _downloaded(str(options.model))):
+    if options.shares and options.shares.count(",") + 1 != options.ranks:
+        count = options.shares.count(",") + 1
+        refuse(f"--shares {options.shares}: {counted(count, 'number')} for {counted(options.ranks, 'rank')} (--ranks)")
+    if not options.model.exists() and re.fullmatch(HUB_NAME, str(options.model), re.ASCII):
         options.served_model_name = options.served_model_name or str(options.model)
-        options.model = found
+        options.model = _downloaded(str(options.model))
     for name in ("model", "tokenizer", "chat_template", "api_key_file", "run_dir", "build_dir"):
         value = getattr(options, name)
         if value is not None:
@@ -158,29 +188,32 @@ def parse(arguments):
         cores = len(os.sched_getaffinity(0))
         options.threads = max(1, cores // (options.ranks * options.groups))
     _check_files(options)
+    _check_command(command)
     return options
 
 
 def _downloaded(name):
-    """The folder of a model "org/name" in Hugging Face's cache, as the daemons look it up (common/weights), or None."""
-    if not re.fullmatch(r"[\w-][\w.-]*/[\w.-]+", name, re.ASCII):
-        return None
+    """The folder of a model "org/name" in Hugging Face's cache, as the daemons look it up (common/weights)."""
     cache = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "huggingface" / "hub"
     if home := os.environ.get("HF_HOME"):
         cache = pathlib.Path(home) / "hub"
     kept = pathlib.Path(os.environ.get("HF_HUB_CACHE") or cache) / ("models--" + name.replace("/", "--"))
+    if not kept.is_dir():
+        refuse(f"--model {name}: no such folder or file here, and none downloaded: there is no {kept}")
     try:
-        folder = kept / "snapshots" / (kept / "refs" / "main").read_text(encoding="utf-8").strip()
-    except OSError:
-        return None
-    return folder if folder.is_dir() and folder.parent.name == "snapshots" else None
+        revision = (kept / "refs" / "main").read_text(encoding="utf-8").strip()
+    except (OSError, ValueError):
+        refuse(f"--model {name}: {kept} is no whole download: it has no refs/main that could be read")
+    folder = kept / "snapshots" / revision
+    if not folder.is_dir() or folder.parent.name != "snapshots":
+        refuse(f"--model {name}: {kept} is no whole download: refs/main names {revision!r}, which is not in snapshots")
+    return folder
 
 
 def _check_files(options):
     def need(condition, text):
         if not condition:
-            print(f"deploy/up: error: {text}", file=sys.stderr)
-            sys.exit(2)
+            refuse(text)
 
     need(options.model.is_dir() or options.model.is_file(), f"--model {options.model}: no such folder or file")
     fault = _fault_of_model(options.model)
@@ -188,6 +221,14 @@ def _check_files(options):
     for name in ("tokenizer", "chat_template", "api_key_file"):
         path = getattr(options, name)
         need(path is None or path.is_file(), f"--{name.replace('_', '-')} {path}: no such file")
+
+
+def _check_command(command):
+    """With the codes of a shell."""
+    if command and shutil.which(command[0]) is None:
+        if "/" in command[0] and os.path.exists(command[0]):
+            refuse(f"cannot run {command[0]}: it is no program", 126)
+        refuse(f"cannot run {command[0]}: no such program", 127)
 
 
 def _fault_of_model(folder):

@@ -7,12 +7,13 @@ import sys
 import time
 
 import options as command_line
+import ports
 import sample
 from build import build
-from cluster import Cluster, port_is_free
+from cluster import Cluster
 from daemon import die_with_parent
 from stop import Stop, StopRequested
-from terminal import Failure, Terminal
+from terminal import counted, Failure, Terminal
 
 COMMAND_GRACE_S = 5.0
 
@@ -71,7 +72,8 @@ def _introduce(options, cluster, terminal):
 
 def _serve(options, cluster, terminal, stop):
     cluster.start()
-    terminal.say("ready", f"{options.groups} x {options.ranks} ranks, {options.threads} threads each, {options.dtype}")
+    size = f"{counted(options.groups, 'group')} of {counted(options.ranks, 'rank')}"
+    terminal.say("ready", f"{size}, {counted(options.threads, 'thread')} a rank, {options.dtype}")
     if options.command:
         return _run_command(options, cluster, terminal, stop)
     port = cluster.coordinator.ready["port"]
@@ -122,11 +124,7 @@ def main(arguments):
     terminal = Terminal(sys.stderr if options.command else sys.stdout)
     stop = Stop()
     try:
-        if options.port and not port_is_free(options.host, options.port):
-            raise Failure(
-                f"{options.host}:{options.port} is in use or not an address of this machine; "
-                "choose another with --port, or --port 0 for any"
-            )
+        ports.require(options.host, [options.port], "--host", "choose another with --port, or --port 0 for any")
         if options.build_dir is None:
             build(terminal, stop)
     except Failure as failure:

@@ -2,6 +2,7 @@ import contextlib
 import os
 import pathlib
 import sys
+import tempfile
 
 import pytest
 
@@ -9,7 +10,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 # By hand, without tests/run: what the preset release built.
 os.environ.setdefault("KRAIT_TEST_BUILD_DIR", str(pathlib.Path(__file__).resolve().parents[2] / "build" / "release"))
 
-from launch import Up, segments  # noqa: E402
+from launch import FAKE_BUILD, Up, segments  # noqa: E402
 from reference import DEMO_MODEL, golden_model  # noqa: E402
 
 
@@ -34,6 +35,21 @@ def clusters():
 def demo(clusters):
     """The demo model on two shard servers."""
     return clusters("demo", 2)
+
+
+@pytest.fixture(scope="session")
+def fake_model():
+    """A folder that the launcher takes for a model's."""
+    with tempfile.TemporaryDirectory(prefix="kt-model-") as path:
+        for name, text in (("config.json", "{}"), ("model.safetensors", ""), ("tokenizer.json", "{}")):
+            (pathlib.Path(path) / name).write_text(text, encoding="utf-8")
+        yield path
+
+
+@pytest.fixture
+def fake(fake_model):
+    """Options of deploy/up over stand-ins for the daemons."""
+    return ["--build-dir", FAKE_BUILD, "--model", fake_model]
 
 
 @pytest.fixture(scope="session", autouse=True)
