@@ -11,7 +11,7 @@ unpack_prometheus() {
   fi
   echo "packages: unpacking prometheus" >&2
   work=$(mktemp -d)
-  (cd "$work" && { apt-get -qq download prometheus 2>log || { apt_get update && apt-get -qq download prometheus 2>log; }; } &&
+  (cd "$work" && { apt-get -qq download prometheus 2>log || { apt_get -qq update && apt-get -qq download prometheus 2>log; }; } &&
     dpkg-deb -x prometheus_*.deb .) || status=$?
   if [ "$status" = 0 ]; then
     cp "$work/usr/bin/prometheus" "$work/usr/bin/promtool" "$folder/"

@@ -3,10 +3,10 @@
 import contextlib
 import io
 import json
+import os
 import socket
 import subprocess
 import sys
-import tempfile
 import types
 
 import pytest
@@ -174,13 +174,53 @@ def test_missing_programs_are_named(fake_model, tmp_path):
     assert f"cannot start {tmp_path}/bin/krait-coordinator: No such file" in done.stderr
 
 
-def test_missing_packages_are_seen():
-    script = '. "$1"; printf "bash\\nno-such-package-here  # why\\n" >"$2"; say_missing "$2"'
-    with tempfile.NamedTemporaryFile() as names:
-        done = subprocess.run(
-            ["bash", "-c", script, "-", REPOSITORY / "deploy/launcher/packages.sh", names.name],
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-    assert done.stdout.split() == ["no-such-package-here"]
+def packages(script, *arguments, environment=None):
+    """What a script says that begins with the functions of packages.sh."""
+    words = ["bash", "-c", 'set -eu; . "$0"; ' + script, REPOSITORY / "deploy/launcher/packages.sh", *arguments]
+    return subprocess.run(words, capture_output=True, text=True, check=True, env=environment)
+
+
+def test_missing_packages_are_seen(tmp_path):
+    names = tmp_path / "names"
+    names.write_text("bash\nno-such-package-here  # why\n", encoding="utf-8")
+    assert packages('say_missing "$1"', names).stdout.split() == ["no-such-package-here"]
+
+
+def test_installing_says_how_far_it_is_where_there_is_no_terminal():
+    script = """
+      PROGRESS_S=0.5
+      id() { echo 0; }
+      say_missing() { echo one; echo two; }
+      apt_get() {
+        if [ "$1" = update ]; then echo "Get:1 lists"; fetched=yes; return 0; fi
+        sleep 1
+        [ -n "${fetched-}" ] || return 1
+        echo "0 upgraded, 3 newly installed, 0 to remove and 0 not upgraded."
+        echo "Get:1 one"; echo "Get:2 two"; echo "Unpacking one (1.0) ..."
+        sleep 1
+      }
+      install_packages nowhere"""
+    lines = packages(script).stderr.splitlines()
+    assert lines[0] == "packages: installing 2 and what they need: one two"
+    assert any(line.endswith(" s: reading the lists of packages") for line in lines[1:])
+    assert any(line.endswith(" s: of 3 packages 2 are downloaded, 1 unpacked, 0 set up") for line in lines[1:])
+
+
+@pytest.mark.parametrize("program", ["deploy/up", "tests/run", ".ci/run"])
+def test_help_installs_nothing(tmp_path, program):
+    asked = tmp_path / "asked"
+    stand_in = tmp_path / "dpkg-query"
+    stand_in.write_text(f'#!/bin/sh\ntouch {asked}\nshift 3\nprintf "installed %s\\n" "$@"\n', encoding="utf-8")
+    stand_in.chmod(0o755)
+    environment = dict(os.environ, PATH=f"{tmp_path}:{os.environ['PATH']}")
+    for word in ("-h", "--help"):
+        words = [REPOSITORY / program, word]
+        done = subprocess.run(words, capture_output=True, text=True, check=True, env=environment)
+        assert done.stdout.startswith("usage: ") and "--" in done.stdout
+    assert not asked.exists(), "nobody asked which packages there are"
+
+
+def test_help_where_there_is_no_python_is_a_line():
+    done = packages('PYTHON=/no/such/python; help_first deploy/up no.py --ranks 2 --help; echo went on')
+    assert done.stdout.startswith("usage: deploy/up ") and "python3" in done.stdout and done.stdout.count("\n") == 1
+    assert packages('help_first deploy/up no.py -- command --help; echo went on').stdout == "went on\n"
