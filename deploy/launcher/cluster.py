@@ -4,6 +4,7 @@ import contextlib
 import http.client
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -23,6 +24,8 @@ SHARD_GRACE_S = 15.0  # once the coordinator is gone, leaders end its requests b
 AT_ONCE_S = 10.0  # after the second signal: a daemon gives itself half of it
 ASK_AGAIN_S = 0.2
 MAX_ANSWER_BYTES = 1 << 20
+MAX_WARNINGS = 40  # of a run on the terminal; the logs have all
+MAX_WARNING_CHARS = 1000
 
 
 class Cluster:
@@ -31,6 +34,7 @@ class Cluster:
         self._state = "starting"
         self.keep_logs = False  # set where a run went wrong
         self.ended_badly = False  # a process did not end well when it was asked to
+        self._warned = set()
         self._answered = 0  # signals that the stop is the answer to: one, or none where it began by itself
         leftovers.sweep_run_dirs()
         leftovers.sweep_segments()
@@ -113,6 +117,7 @@ class Cluster:
             self._step("load", waits_for, last)
         self._state = "ready"
         self._record()
+        self.tell_warnings()
 
     def _step(self, stage, text, limit):
         for daemon in self.daemons:
@@ -122,6 +127,7 @@ class Cluster:
             raise Failure(
                 f"gave up: {text}\n" + "\n".join(f"  {d.name}: {d.log}\n{d.last_words()}" for d in self.daemons)
             )
+        self.tell_warnings()
         self._terminal.progress(stage, text)
         self._stop.pause(0.03)
 
@@ -148,7 +154,8 @@ class Cluster:
     # ---- running
 
     def new_deaths(self):
-        """Processes that ended since the last call."""
+        """Processes that ended since the last call. What was warned of since then goes to the terminal."""
+        self.tell_warnings()
         dead = [daemon for daemon in self.daemons if not daemon.alive and not daemon.death_told]
         for daemon in dead:
             daemon.death_told = True
@@ -161,6 +168,19 @@ class Cluster:
             except Failure as failure:  # what runs goes on
                 self._terminal.say("note", str(failure))
         return dead
+
+    def tell_warnings(self):
+        """What the daemons' logs warn of goes to the terminal, each thing once: two that differ in numbers are one, as
+        all ranks warn of their model and who waits says so again and again."""
+        for daemon in self.daemons:
+            for text in daemon.new_warnings():
+                kind = re.sub(r"\d+", "", text)
+                if kind in self._warned or len(self._warned) > MAX_WARNINGS:
+                    continue
+                self._warned.add(kind)
+                full = len(self._warned) > MAX_WARNINGS
+                told = "further kinds of warnings stand in the logs only" if full else text[:MAX_WARNING_CHARS]
+                self._terminal.say("warning", f"{daemon.name}: {told}")
 
     @property
     def any_died(self):
@@ -211,6 +231,7 @@ class Cluster:
             )
         self._end([self.coordinator], self._options.grace + DRAIN_MARGIN_S)
         self._end(self.daemons[1:], SHARD_GRACE_S)
+        self.tell_warnings()
         leftovers.sweep_segments()
         kept = self._keep_logs() if self.keep_logs or self.any_died or self.ended_badly else None
         leftovers.clear_run_dir(self.run_dir, self._created and kept is None)

@@ -6,6 +6,7 @@ import ctypes
 import json
 import os
 import pathlib
+import re
 import shlex
 import signal
 import subprocess
@@ -14,6 +15,8 @@ from terminal import failing_as, Failure
 
 WATCH = "--watch-parent-pid"
 LAST_WORDS = 20
+MAX_LOG_BYTES = 1 << 20  # read of a log at once
+_WARNING = re.compile(rb"[\dT:.-]+ W (?:\[[^\]]*\] )?(.*)")  # time, level, the process; what it says
 MAX_OUT_BYTES = 1 << 20
 LITTLE_BYTES = 64 << 10  # of a disk: a daemon's words, and its READY line, may have found no room
 _PR_SET_PDEATHSIG = 1
@@ -36,6 +39,7 @@ class Daemon:
         self.process = None
         self.ready = None
         self.death_told = False
+        self._log_read_bytes = 0
 
     def start(self, environment):
         with contextlib.ExitStack() as files:
@@ -79,6 +83,19 @@ class Daemon:
             return {"pid": int(ready["pid"]), **{name: int(ready[name]) for name in wanted}}
         except (ValueError, KeyError, TypeError):
             raise Failure(f"{self.name} printed a READY line that is not understood: {text[:200]!r}") from None
+
+    def new_warnings(self):
+        """The warnings in its log since the last call."""
+        try:
+            with open(self.log, "rb") as file:
+                file.seek(self._log_read_bytes)
+                text = file.read(MAX_LOG_BYTES)
+        except OSError:
+            return []
+        whole = text.rfind(b"\n") + 1 or (len(text) if len(text) == MAX_LOG_BYTES else 0)
+        self._log_read_bytes += whole
+        found = map(_WARNING.fullmatch, text[:whole].split(b"\n"))
+        return [match[1].decode(errors="replace") for match in found if match]
 
     def ended(self):
         """How it ended, in words; None while it runs."""

@@ -129,6 +129,22 @@ def test_logs_of_failures_do_not_pile_up(tmp_path, monkeypatch):
     assert len(list(tmp_path.iterdir())) == leftovers.MAX_KEPT - 1, "and there is room for one more"
 
 
+def test_warnings_of_the_logs_are_said_once(fake):
+    warnings = "no tokenizer in 7 folders|waited for 5 s: [x] W y|waited for 10 s: [x] W y"
+    done = run_up(*fake, "--", "sleep", "1", environment={"KRAIT_FAKE_WARNINGS": warnings})
+    assert done.returncode == 0
+    said = [line.split(": ", 1)[1] for line in done.stderr.splitlines() if " warning " in line]
+    assert said == ["no tokenizer in 7 folders", "waited for 5 s: [x] W y"]
+
+
+def test_warnings_without_end_do_not_fill_the_terminal(fake):
+    warnings = "|".join(f"{'x' * kind}{'y' * 2000}" for kind in range(1, cluster.MAX_WARNINGS + 20))
+    done = run_up(*fake, "--", "true", environment={"KRAIT_FAKE_WARNINGS": warnings})
+    said = [line for line in done.stderr.splitlines() if " warning " in line]
+    assert len(said) == cluster.MAX_WARNINGS + 1 and max(map(len, said)) < cluster.MAX_WARNING_CHARS + 100
+    assert said[-1].endswith("further kinds of warnings stand in the logs only")
+
+
 def test_a_silent_process_is_named_when_patience_ends(fake):
     done = run_up(*fake, "--ready-timeout", 8, "--", "true", environment={"KRAIT_FAKE_LOAD_S": "600"})
     assert done.returncode == 1

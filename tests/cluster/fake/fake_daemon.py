@@ -2,7 +2,7 @@
 
 KRAIT_FAKE_<COORDINATOR | RANK_r> chooses what it does: "exit N" at once, "silent" (never ready), "die N" (ready, then
 exits N after a moment), "deaf" (ignores SIGTERM), "drain N" (has N open requests and ends at the second SIGTERM only),
-"fail N" (exits N at SIGTERM). KRAIT_FAKE_LOAD_S is how long /ready says 503.
+"fail N" (exits N at SIGTERM). All warn of what is in KRAIT_FAKE_WARNINGS, with | between. KRAIT_FAKE_LOAD_S is how long /ready says 503.
 """
 
 import http.server
@@ -76,6 +76,8 @@ def main(role):
     who = "COORDINATOR" if role == "coordinator" else "RANK_" + option("rank")
     order, _, number = os.environ.get("KRAIT_FAKE_" + who, "").partition(" ")
     print(f"{who}: started with {' '.join(sys.argv[1:])}", file=sys.stderr, flush=True)
+    for text in filter(None, os.environ.get("KRAIT_FAKE_WARNINGS", "").split("|")):
+        print(f"2026-01-01T00:00:00.000 W [{who}] {text}", file=sys.stderr, flush=True)
     if order == "exit":
         print(f"{who}: cannot go on, for a reason", file=sys.stderr, flush=True)
         sys.exit(int(number))
