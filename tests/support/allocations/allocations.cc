@@ -22,6 +22,12 @@ Allocations& allocations() {
   if (void* memory = std::malloc(bytes > 0 ? bytes : 1)) return memory;
   throw std::bad_alloc();
 }
+// std::stable_sort asks in this way, and would else get memory of another allocator where a sanitizer has one.
+[[gnu::noinline]] void* operator new(size_t bytes, const std::nothrow_t&) noexcept try {
+  return operator new(bytes);
+} catch (const std::bad_alloc&) {
+  return nullptr;
+}
 [[gnu::noinline]] void operator delete(void* memory) noexcept {
   std::free(memory);
 }
