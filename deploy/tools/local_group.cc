@@ -110,7 +110,7 @@ Result<std::vector<wire::StepDone>> LocalGroup::wait() {
 Result<wire::StepDone> LocalGroup::step(wire::Step step) {
   post(std::move(step));
   ASSIGN_OR_RETURN(auto all, wait());
-  return std::move(all.front());
+  return Result<wire::StepDone>(std::move(all.front()));
 }
 
 collectives::Statistics LocalGroup::collectives(int rank) const {

@@ -166,10 +166,16 @@ KRAIT_SIMD_INLINE HighLow multiply_wide(I32 x, uint32_t y) {
 
 template <int kDistance>
 KRAIT_SIMD_INLINE F32 exchange(F32 x) {
-  if constexpr (kDistance == 1) return {_mm256_permute_ps(x.a, 0xB1), _mm256_permute_ps(x.b, 0xB1)};
-  if constexpr (kDistance == 2) return {_mm256_permute_ps(x.a, 0x4E), _mm256_permute_ps(x.b, 0x4E)};
-  if constexpr (kDistance == 4) return {_mm256_permute2f128_ps(x.a, x.a, 1), _mm256_permute2f128_ps(x.b, x.b, 1)};
-  if constexpr (kDistance == 8) return {x.b, x.a};
+  static_assert(kDistance == 1 || kDistance == 2 || kDistance == 4 || kDistance == 8);
+  if constexpr (kDistance == 1) {
+    return {_mm256_permute_ps(x.a, 0xB1), _mm256_permute_ps(x.b, 0xB1)};
+  } else if constexpr (kDistance == 2) {
+    return {_mm256_permute_ps(x.a, 0x4E), _mm256_permute_ps(x.b, 0x4E)};
+  } else if constexpr (kDistance == 4) {
+    return {_mm256_permute2f128_ps(x.a, x.a, 1), _mm256_permute2f128_ps(x.b, x.b, 1)};
+  } else {
+    return {x.b, x.a};
+  }
 }
 KRAIT_SIMD_INLINE I32 load_bytes(const std::byte* p) {
   const __m128i all = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));

@@ -144,10 +144,16 @@ KRAIT_SIMD_INLINE HighLow multiply_wide(I32 a, uint32_t b) {
 
 template <int kDistance>
 KRAIT_SIMD_INLINE F32 exchange(F32 a) {
-  if constexpr (kDistance == 1) return {_mm512_permute_ps(a.v, 0xB1)};
-  if constexpr (kDistance == 2) return {_mm512_permute_ps(a.v, 0x4E)};
-  if constexpr (kDistance == 4) return {_mm512_shuffle_f32x4(a.v, a.v, 0xB1)};
-  if constexpr (kDistance == 8) return {_mm512_shuffle_f32x4(a.v, a.v, 0x4E)};
+  static_assert(kDistance == 1 || kDistance == 2 || kDistance == 4 || kDistance == 8);
+  if constexpr (kDistance == 1) {
+    return {_mm512_permute_ps(a.v, 0xB1)};
+  } else if constexpr (kDistance == 2) {
+    return {_mm512_permute_ps(a.v, 0x4E)};
+  } else if constexpr (kDistance == 4) {
+    return {_mm512_shuffle_f32x4(a.v, a.v, 0xB1)};
+  } else {
+    return {_mm512_shuffle_f32x4(a.v, a.v, 0x4E)};
+  }
 }
 KRAIT_SIMD_INLINE I32 load_bytes(const std::byte* p) {
   return {_mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)))};
