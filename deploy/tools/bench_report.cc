@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <numeric>
@@ -15,7 +16,7 @@ namespace {
 /// The value that a share `q` of them does not exceed; 0 where there are none.
 double quantile(std::vector<double> values, double q) {
   if (values.empty()) return 0;
-  const auto at = values.begin() + static_cast<std::ptrdiff_t>(q * static_cast<double>(values.size() - 1) + 0.5);
+  const auto at = values.begin() + std::lround(q * static_cast<double>(values.size() - 1));
   std::nth_element(values.begin(), at, values.end());
   return *at;
 }
@@ -23,6 +24,7 @@ double quantile(std::vector<double> values, double q) {
 template <class Field>
 double median(const std::vector<PhaseFigures>& runs, Field field) {
   std::vector<double> values;
+  values.reserve(runs.size());
   for (const PhaseFigures& run : runs)
     values.push_back(field(run));
   return quantile(values, 0.5);

@@ -56,6 +56,7 @@ std::string config_of(const PublishedShape& shape) {
 
 std::vector<std::string> shape_names() {
   std::vector<std::string> names;
+  names.reserve(kShapes.size());
   for (const PublishedShape& shape : kShapes)
     names.emplace_back(shape.name);
   return names;
