@@ -11,6 +11,7 @@
 #include "common/base/version.h"
 #include "common/metrics/exposition.h"
 #include "common/tensor/dtype.h"
+#include "shard_server/collectives/codec.h"
 #include "shard_server/service/shard_daemon.h"
 
 namespace krait {
@@ -36,6 +37,12 @@ Result<bool> read_options(int argc, char** argv, Options& options) {
   settings.add("run-dir", s.run_dir, "folder for the group's sockets", true);
   settings.add("metrics-host", options.metrics_host, "address of /metrics");
   settings.add("metrics-port", options.metrics_port, "port of /metrics; 0 picks one", 0, 65'535);
+  settings.section("Collectives (rank 0's count for all)");
+  settings.add_choice("collectives", s.collectives,
+                      "how parts of hidden sums travel between ranks; all but exact round them and change the text",
+                      collectives::codec_names());
+  settings.add("collectives-address", s.collectives_address,
+               "host:port where ranks of other hosts reach rank 0 for sums; none: shared memory");
   settings.section("Model");
   settings.add("model", s.model,
                "folder of the checkpoint, a GGUF file, or org/name of a folder in Hugging Face's cache", true);

@@ -170,7 +170,6 @@ inline constexpr int kMaxTcpGuests = 64;                       // connections th
 inline constexpr int64_t kTcpReceiveBytes = 16 * kKiB;         // of one peer, read ahead of what they are for
 inline constexpr int kMaxTcpFrames = 32;                       // of one peer, not yet taken by the kernel
 inline constexpr int64_t kTcpKeepAliveNs = 5 * kSecond;        // without a word, the peer's host is asked, three times
-inline constexpr int64_t kTcpUnheardNs = 20 * kSecond;         // what was sent and not acknowledged: the peer is gone
 
 // Metrics.
 inline constexpr int kMaxMetricSeries = 512;  // label sets of one metric; later ones share the series "other"

@@ -205,6 +205,7 @@ struct Form {
   shares @2 :List(Float64);
   path @3 :Text;
   bootstrap @4 :Text;
+  codec @5 :Text;
 }
 
 struct Load {

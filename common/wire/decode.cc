@@ -185,6 +185,7 @@ static void get(schema::Form::Reader from, Form& to) {
   for (const double share : to.shares)
     finite("shares", share);
   to.path = name("path", from.getPath());
+  to.codec = name("codec", from.getCodec());
   to.bootstrap = name("bootstrap", from.getBootstrap());
 }
 

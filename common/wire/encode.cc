@@ -197,6 +197,7 @@ static void put(schema::Form::Builder to, const Form& from) {
   to.setWorld(from.world);
   put_numbers(to.initShares(count(from.shares)), from.shares);
   to.setPath(text(from.path));
+  to.setCodec(text(from.codec));
   to.setBootstrap(text(from.bootstrap));
 }
 

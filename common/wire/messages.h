@@ -197,7 +197,8 @@ struct Form final {
   uint32_t world = 0;
   std::vector<double> shares;  // empty: equal
   std::string path;            // instruction path that every rank runs
-  std::string bootstrap;       // how the communicator finds its peers: a shared segment's name
+  std::string codec;           // that hidden sums travel in (collectives/codecs.def)
+  std::string bootstrap;       // how the communicator finds its peers (collectives/bootstrap.h)
   friend bool operator==(const Form&, const Form&) = default;
 };
 

@@ -130,6 +130,11 @@ def _parser():
         help="threads of a shard server (default: the cores this process may use, divided among them)",
     )
     p.add_argument("--dtype", choices=["f32", "bf16", "int8", "int4"], default="f32", help="type of the weights in memory (default: %(default)s)")
+    p.add_argument(
+        "--collectives",
+        choices=["exact", "bf16", "int8", "int8-rotated", "int4", "int4-rotated"],
+        help="how parts of hidden sums travel between ranks; all but exact round them and change the text (default: exact)",
+    )
     p.add_argument("--host", type=_address, default="127.0.0.1", help="address of the REST API (default: %(default)s)")
     p.add_argument(
         "--port",

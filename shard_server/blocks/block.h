@@ -60,8 +60,9 @@ struct BlockContext final {
   float* h;      // [rows][H]: the residual stream
   float* first;  // [rows][H]: the embeddings, kept for shared transformers; null where there are none
   float* side;   // [rows][H]: what a shared transformer hands to the mixer after it; null where there are none
-  std::span<std::byte> scratch;         // as many bytes as the hungriest block asked for
-  std::span<std::byte> gemm_workspace;  // enough for every product of every block
+  std::span<std::byte> scratch;                             // as many bytes as the hungriest block asked for
+  std::span<std::byte> gemm_workspace;                      // enough for every product of every block
+  collectives::Codec codec = collectives::Codec::kFloat32;  // of hidden sums: those that go into the residual stream
 };
 
 /// A block's needs for a batch of `max_rows` rows.

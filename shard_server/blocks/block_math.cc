@@ -54,9 +54,9 @@ void mixer_input(const BlockContext& context, bool follows_shared, const float* 
                                      .out_stride = hidden});
 }
 
-Status sum_over_ranks(const BlockContext& context, const Rows& data, int64_t rows) {
+Status sum_over_ranks(const BlockContext& context, const Rows& data, int64_t rows, int64_t exact_lanes) {
   if (context.communicator.world() == 1) return {};
-  return context.communicator.all_reduce(rows, data.stride, data.data, data.data);
+  return context.communicator.all_reduce(rows, data.stride, data.data, data.data, {context.codec, exact_lanes});
 }
 
 Status add_product_to_residual(const BlockContext& context, const Rows& a, int64_t rows,

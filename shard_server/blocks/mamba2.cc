@@ -229,7 +229,7 @@ Status Mamba2Block::forward(const BlockContext& context, const Batch& batch) con
   shape_.layout.compact(context.stream, z.data, rows);
   if (!one_group_) return add_product_to_residual(context, z, rows, w_.out_proj, w_.out_proj_bias, delta);
   product(context, z, rows, w_.out_proj, delta);
-  RETURN_IF_ERROR(sum_over_ranks(context, delta, rows));
+  RETURN_IF_ERROR(sum_over_ranks(context, delta, rows, delta.stride - hidden_));
   kernels::scale_by_root_mean(context.stream, {.rows = rows,
                                                .width = hidden_,
                                                .x = delta.data,

@@ -70,7 +70,7 @@ Status receive_answer(int fd, const Patience& patience) {
   Answer answer;
   RETURN_IF_ERROR(receive_whole(fd, &answer, sizeof answer, patience));
   if (answer.magic != kMagic) return protocol("what answers there is no rank");
-  if (answer.code != 0) return Error{static_cast<Errc>(answer.code), get_text(answer.words), ""};
+  if (answer.code != 0) return Error{code_from_wire(answer.code), get_text(answer.words), ""};
   return {};
 }
 

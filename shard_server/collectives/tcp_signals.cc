@@ -232,7 +232,7 @@ void TcpSignals::read_control(int from) {
   if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
   peer.control_ended = true;
   if (got != sizeof word || word.magic != LastWord::kLastWordMagic) return;
-  fail_block(block_, from, static_cast<Errc>(word.code),
+  fail_block(block_, from, code_from_wire(word.code),
              std::string_view(word.reason.data(), strnlen(word.reason.data(), word.reason.size())));
 }
 

@@ -121,6 +121,11 @@ Result<std::string> resolve_address(const std::string& host_and_port) {
   return to_text(found);
 }
 
+Errc code_from_wire(int64_t code) {
+  const bool is_known = code >= 0 && code <= UINT8_MAX && is_errc(static_cast<uint8_t>(code));
+  return is_known ? static_cast<Errc>(code) : Errc::kProtocol;
+}
+
 Status Patience::check(std::string_view what) const {
   if (cancel != nullptr && *cancel) return Error{Errc::kUnavailable, "the group was given up while it formed", ""};
   if (clock.now_ns() < deadline_ns) return {};
@@ -188,11 +193,12 @@ Status receive_whole(int fd, void* data, size_t bytes, const Patience& patience)
 
 void tune_socket(int fd) {
   set_option(fd, IPPROTO_TCP, TCP_NODELAY, 1);
+  // Only an idle connection is watched so: a peer that computes may leave bytes unread for as long as the deadline lets
+  // it.
   set_option(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
   set_option(fd, IPPROTO_TCP, TCP_KEEPIDLE, static_cast<int>(limits::kTcpKeepAliveNs / kSecond));
   set_option(fd, IPPROTO_TCP, TCP_KEEPINTVL, static_cast<int>(limits::kTcpKeepAliveNs / kSecond));
   set_option(fd, IPPROTO_TCP, TCP_KEEPCNT, 3);
-  set_option(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, static_cast<int>(limits::kTcpUnheardNs / kMs));
 }
 
 }  // namespace krait::collectives

@@ -55,6 +55,9 @@ Status receive_whole(int fd, void* data, size_t bytes, const Patience& patience)
 /// Sleeps until one of `events` (POLLIN, POLLOUT) or for a moment.
 void wait_a_moment(int fd, short events);
 
+/// The code that a peer sent; kProtocol for a number that is none.
+Errc code_from_wire(int64_t code);
+
 /// For a connection in use: no delay for small messages; a peer whose host is gone is noticed.
 void tune_socket(int fd);
 

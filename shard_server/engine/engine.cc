@@ -7,6 +7,7 @@
 
 #include "common/base/limits.h"
 #include "common/base/units.h"
+#include "shard_server/collectives/codec.h"
 
 namespace krait::shard {
 namespace {
@@ -36,6 +37,7 @@ Result<std::unique_ptr<Engine>> Engine::load(std::shared_ptr<const Checkpoint> c
   engine->checkpoint_ = std::move(checkpoint);
   engine->partition_ = options.partition;
   engine->dtype_ = options.dtype;
+  engine->codec_ = options.codec;
   engine->rank_ = options.rank;
   WeightLoader loader(*engine->checkpoint_, engine->partition_, options.rank, options.dtype, engine->weights_);
   for (const BlockPlan& block_plan : engine->checkpoint_->plan().blocks) {
@@ -131,6 +133,9 @@ std::string Engine::numerics_id() const {
       digest.update(std::as_bytes(std::span(ranges)));
     partition = fmt::format("{}-{:08x}", partition_.world, static_cast<uint32_t>(digest.value()));
   }
+  // Rounded parts make the number of ranks count; one rank rounds none.
+  if (codec_ != collectives::Codec::kFloat32 && partition_.world > 1)
+    partition += fmt::format("-{}x{}", collectives::codec_entry(codec_).name, partition_.world);
   return fmt::format("cpu-{}-{}-{}-v{}-{}-{}", kernels::cpu_path_name(stream_->path()),
                      kernels::gemm_arithmetic(stream_->path(), dtype_), weight_type_name(dtype_), kNumericsVersion,
                      partition, checkpoint_->fingerprint().substr(0, 12));
@@ -269,8 +274,9 @@ Result<wire::StepDone> Engine::step(const wire::Step& step, collectives::GroupCo
   const auto before = communicators.statistics();
   lay_out(step);
   const Batch batch{ids_, runs_, taps_, attention_};
-  const BlockContext context{*stream_, communicators.group(), communicators.sub(), states_, kv_, h_, first_, side_,
-                             scratch_, gemm_workspace_};
+  const BlockContext context{
+      *stream_, communicators.group(), communicators.sub(), states_, kv_, h_, first_, side_, scratch_, gemm_workspace_,
+      codec_};
   for (const auto& block : blocks_)
     RETURN_IF_ERROR(block->forward(context, batch));
 

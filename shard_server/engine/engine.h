@@ -29,7 +29,8 @@ namespace krait::shard {
 struct EngineOptions final {
   int rank = 0;
   Partition partition;
-  DType dtype = DType::kF32;       // of matrices, as weight_type_name() knows them
+  DType dtype = DType::kF32;                                // of matrices, as weight_type_name() knows them
+  collectives::Codec codec = collectives::Codec::kFloat32;  // of hidden sums
   uint32_t slots = 0;              // 0: as many as `state_memory_bytes` holds, at most limits::kDefaultMaxSlots
   uint32_t kv_pages = 0;           // of hybrids; 0: as many as the rest of that memory holds
   int64_t state_memory_bytes = 0;  // for slots == 0 and kv_pages == 0
@@ -82,6 +83,7 @@ class Engine final {
   std::shared_ptr<const Checkpoint> checkpoint_;
   Partition partition_;
   DType dtype_ = DType::kF32;
+  collectives::Codec codec_ = collectives::Codec::kFloat32;
   int rank_ = 0;
   kernels::Arena weights_{"the weights (more ranks share them, a smaller --dtype needs less)"};
   kernels::Arena buffers_{"the buffers of a step (fewer --slots make them smaller)"};

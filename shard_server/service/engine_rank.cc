@@ -8,6 +8,9 @@
 #include "common/base/log.h"
 #include "common/base/process.h"
 #include "common/base/units.h"
+#include "shard_server/collectives/bootstrap.h"
+#include "shard_server/collectives/codec.h"
+#include "shard_server/collectives/registry.h"
 
 namespace krait::shard {
 namespace {
@@ -37,8 +40,13 @@ EngineRank::EngineRank(RankOptions options, std::shared_ptr<const Checkpoint> ch
 EngineRank::~EngineRank() = default;
 
 Status EngineRank::form(const wire::Form& form, const std::atomic<bool>& leaving) {
+  ASSIGN_OR_RETURN(const auto bootstrap, collectives::Bootstrap::parse(form.bootstrap));
+  ASSIGN_OR_RETURN(const auto factory, collectives::find_collective(bootstrap.transport));
+  RETURN_IF_ERROR(collectives::find_codec(form.codec));
   collectives::Options options;
-  options.name = form.bootstrap;
+  options.name = bootstrap.name;
+  options.address = bootstrap.address;
+  options.listener = options_.listener;
   options.epoch = form.epoch;
   options.rank = options_.rank;
   options.world = options_.world;
@@ -49,11 +57,11 @@ Status EngineRank::form(const wire::Form& form, const std::atomic<bool>& leaving
   options.may_spin = options_.collectives_may_spin;
   options.clock = &clock_;
   options.cancel = &leaving;
-  if (options_.hub_of != nullptr) options.hub = options_.hub_of(form.bootstrap);
+  if (options_.hub_of != nullptr) options.hub = options_.hub_of(bootstrap.name);
   std::optional<collectives::SubGroupRanks> sub;
   if (const auto group = sub_group(checkpoint_->config(), partition, options_.rank))
     sub = {.first = group->first, .world = group->world, .index = group->index};
-  ASSIGN_OR_RETURN(auto communicators, collectives::GroupCommunicators::form(options_.communicator, options, sub));
+  ASSIGN_OR_RETURN(auto communicators, collectives::GroupCommunicators::form(factory, options, sub));
   form_ = form;
   const std::scoped_lock lock(mutex_);
   communicators_ = std::move(communicators);
@@ -66,6 +74,7 @@ Result<wire::Ready> EngineRank::load(const wire::Load& load) {
   options.rank = options_.rank;
   ASSIGN_OR_RETURN(options.partition, make_partition(checkpoint_->config(), options_.world, form_->shares));
   options.dtype = options_.dtype;
+  ASSIGN_OR_RETURN(options.codec, collectives::find_codec(form_->codec));
   options.slots = load.slots != 0 ? load.slots : options_.slots;
   options.state_memory_bytes = options_.state_memory_bytes;
   options.stream.threads = options_.threads;

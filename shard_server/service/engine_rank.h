@@ -23,13 +23,13 @@ struct RankOptions final {
   int world = 1;
   DType dtype = DType::kF32;
   int threads = 1;
-  bool threads_may_spin = false;      // where each has a core
-  bool collectives_may_spin = false;  // where a core is left beside those
-  uint32_t slots = 0;                 // 0: by memory
-  int64_t state_memory_bytes = 0;     // for slots == 0
-  collectives::CommunicatorFactory communicator = nullptr;
-  std::shared_ptr<collectives::LoopbackHub> (*hub_of)(const std::string& bootstrap) = nullptr;  // loopback only
-  std::function<void(Engine&)> on_load;                                                         // for tests: taps
+  bool threads_may_spin = false;                       // where each has a core
+  bool collectives_may_spin = false;                   // where a core is left beside those
+  uint32_t slots = 0;                                  // 0: by memory
+  int64_t state_memory_bytes = 0;                      // for slots == 0
+  std::shared_ptr<collectives::TcpListener> listener;  // of rank 0, where the leader has an address for it
+  std::shared_ptr<collectives::LoopbackHub> (*hub_of)(const std::string& name) = nullptr;  // loopback only
+  std::function<void(Engine&)> on_load;                                                    // for tests: taps
 };
 
 /// What a rank may take of this host, which `host_ranks` ranks share: whether it spins, and the memory of its states.

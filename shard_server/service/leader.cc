@@ -9,6 +9,7 @@
 #include "common/base/log.h"
 #include "common/base/units.h"
 #include "kernels/device/cpu_path.h"
+#include "shard_server/collectives/bootstrap.h"
 
 namespace krait::shard {
 namespace {
@@ -127,7 +128,10 @@ void Leader::form() {
   form_.world = options_.world;
   form_.shares = options_.shares;
   form_.path = lowest_path(paths);
-  form_.bootstrap = fmt::format("{}-{:016x}", options_.group, epoch_);
+  form_.codec = options_.codec;
+  form_.bootstrap =
+      collectives::Bootstrap{options_.transport, fmt::format("{}-{:016x}", options_.group, epoch_), options_.address}
+          .to_text();
   tell_all_ranks(form_);
   tell_all_ranks(wire::Load{epoch_, options_.slots});
   set_state(wire::GroupState::kLoading,

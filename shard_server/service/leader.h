@@ -25,9 +25,12 @@ struct LeaderOptions final {
   std::string group;
   std::string model;  // served name
   uint32_t world = 1;
-  wire::Join self;             // what rank 0 itself would say: the others must match it
-  std::vector<double> shares;  // speeds of the ranks, for their parts of the model; empty: equal parts
-  uint32_t slots = 0;          // 0: by the ranks' memory
+  wire::Join self;                          // what rank 0 itself would say: the others must match it
+  std::vector<double> shares;               // speeds of the ranks, for their parts of the model; empty: equal parts
+  std::string codec = "exact";              // of hidden sums
+  std::string transport = "shared_memory";  // of collectives
+  std::string address;                      // of rank 0's collectives, where the transport needs one
+  uint32_t slots = 0;                       // 0: by the ranks' memory
   uint32_t max_queue = limits::kDefaultMaxQueue;
   double max_step_ms = 50;
   int64_t vocab_size = 0;

@@ -11,12 +11,14 @@
 #include "common/base/log.h"
 #include "common/base/process.h"
 #include "common/base/rng.h"
+#include "common/base/settings.h"
 #include "common/base/version.h"
 #include "common/transport/zmq_transport.h"
 #include "common/weights/model_place.h"
 #include "common/wire/addresses.h"
 #include "kernels/device/cpu_path.h"
-#include "shard_server/collectives/registry.h"
+#include "shard_server/collectives/codec.h"
+#include "shard_server/collectives/tcp_socket.h"
 #include "shard_server/service/engine_rank.h"
 
 namespace krait::shard {
@@ -84,7 +86,12 @@ Status ShardDaemon::open() {
 
   ASSIGN_OR_RETURN(transport_, transport::make_zmq_transport());
   ASSIGN_OR_RETURN(endpoints_, open_endpoints(*transport_, options_.run_dir, options_.group, join_));
-  ASSIGN_OR_RETURN(const auto communicator, collectives::find_collective(options_.collectives));
+  RETURN_IF_ERROR(collectives::find_codec(options_.collectives));
+  if (options_.rank == 0 && !options_.collectives_address.empty()) {
+    ASSIGN_OR_RETURN(const std::string address,
+                     blame_option("collectives-address", collectives::resolve_address(options_.collectives_address)));
+    ASSIGN_OR_RETURN(listener_, blame_option("collectives-address", collectives::TcpListener::open(address)));
+  }
   RankOptions rank;
   rank.rank = static_cast<int>(options_.rank);
   rank.world = static_cast<int>(options_.world);
@@ -94,7 +101,7 @@ Status ShardDaemon::open() {
   rank.threads = static_cast<int>(options_.threads);
   rank.slots = static_cast<uint32_t>(options_.slots);
   RETURN_IF_ERROR(share_host(rank, *checkpoint_, shares_, std::max(options_.host_ranks, options_.world)));
-  rank.communicator = communicator;
+  rank.listener = listener_;
   auto engine_rank = std::make_unique<EngineRank>(rank, checkpoint_, clock_);
   worker_ = std::make_unique<RankWorker>(std::make_unique<RankExecutor>(join_.rank, std::move(engine_rank)),
                                          [this](wire::Message answer) {
@@ -132,6 +139,11 @@ LoopOptions ShardDaemon::loop_options() const {
   leader.model = model_name_;
   leader.world = join_.world;
   leader.shares = shares_;
+  leader.codec = options_.collectives;
+  if (listener_ != nullptr) {
+    leader.transport = "tcp";
+    leader.address = listener_->address();
+  }
   leader.self = join_;
   leader.slots = static_cast<uint32_t>(options_.slots);
   leader.max_queue = static_cast<uint32_t>(options_.max_queue);

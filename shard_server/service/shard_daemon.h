@@ -34,7 +34,8 @@ struct ShardOptions final {
   int64_t max_queue = limits::kDefaultMaxQueue;
   double max_step_ms = 50;
   double drain_seconds = 30;
-  std::string collectives = "shared_memory";
+  std::string collectives = "exact";  // the codec of hidden sums; rank 0's counts for all
+  std::string collectives_address;    // rank 0's host:port for ranks of other hosts; empty: all are on this one
 };
 
 class ShardDaemon final {
@@ -61,6 +62,7 @@ class ShardDaemon final {
   std::shared_ptr<const Checkpoint> checkpoint_;
   std::vector<double> shares_;
   std::string model_name_;
+  std::shared_ptr<collectives::TcpListener> listener_;
   wire::Join join_;
   std::unique_ptr<metrics::Registry> registry_;
   std::unique_ptr<ShardMetrics> shard_metrics_;

@@ -203,11 +203,12 @@ class Filler final {
     port(metrics_port);
   }
   void fill(Form& value) {
-    auto& [epoch, world, shares, path, bootstrap] = value;
+    auto& [epoch, world, shares, path, codec, bootstrap] = value;
     any(epoch);
     number(world, 1, limits::kMaxWorld);
     list(shares, world, [this](double& share) { positive(share); });
     text(path);
+    text(codec);
     text(bootstrap);
   }
   void fill(Load& value) {

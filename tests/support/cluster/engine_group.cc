@@ -50,6 +50,7 @@ EngineGroup::EngineGroup(const EngineGroupOptions& options) : slot_pages_(option
     engine.rank = rank;
     engine.partition = partition;
     engine.dtype = options.dtype;
+    engine.codec = options.codec;
     engine.slots = options.slots;
     engine.max_rows = options.max_rows;
     engine.kv_pages = options.slots * options.slot_pages;

@@ -19,6 +19,7 @@ struct EngineGroupOptions final {
   int world = 1;
   int threads = 1;
   DType dtype = DType::kF32;
+  collectives::Codec codec = collectives::Codec::kFloat32;
   uint32_t slots = 4;
   uint32_t max_rows = 0;
   uint32_t slot_pages = 32;  // of keys and values that a slot's sequence may use, in models that have some

@@ -29,13 +29,13 @@ wire::Message through_the_wire(std::span<const std::byte> bytes) {
 }
 
 /// Where the ranks of one forming meet: by the name that Form carries, which is never used twice.
-std::shared_ptr<collectives::LoopbackHub> hub_of(const std::string& bootstrap) {
+std::shared_ptr<collectives::LoopbackHub> hub_of(const std::string& name) {
   static std::mutex mutex;
   static std::map<std::string, std::weak_ptr<collectives::LoopbackHub>> hubs;
   const std::scoped_lock lock(mutex);
   std::erase_if(hubs, [](const auto& entry) { return entry.second.expired(); });
-  auto hub = hubs[bootstrap].lock();
-  if (hub == nullptr) hubs[bootstrap] = hub = collectives::make_loopback_hub();
+  auto hub = hubs[name].lock();
+  if (hub == nullptr) hubs[name] = hub = collectives::make_loopback_hub();
   return hub;
 }
 
@@ -78,7 +78,6 @@ void LoopbackCluster::start_rank(int rank) {
   rank_options.dtype = options_.dtype;
   rank_options.threads = options_.threads;
   rank_options.slots = options_.slots;
-  rank_options.communicator = collectives::make_loopback_communicator;
   rank_options.hub_of = hub_of;
   rank_options.on_load = [this, rank](shard::Engine& engine) { tap(engine, rank); };
   auto model = std::make_unique<shard::EngineRank>(rank_options, checkpoint_, clock_);
@@ -108,6 +107,8 @@ shard::LeaderOptions LoopbackCluster::leader_options(const wire::Join& self) {
   options.model = kModel;
   options.world = static_cast<uint32_t>(options_.world);
   options.self = self;
+  options.codec = options_.codec;
+  options.transport = "loopback";
   options.slots = options_.slots;
   options.max_queue = options_.max_queue;
   options.max_step_ms = options_.max_step_ms;

@@ -30,6 +30,7 @@ struct LoopbackClusterOptions final {
   int world = 1;
   int threads = 1;  // of a rank
   DType dtype = DType::kF32;
+  std::string codec = "exact";  // of hidden sums
   uint32_t slots = 4;
   uint32_t max_queue = 256;
   double max_step_ms = 50;  // the clock stands still while a step runs, so a row counts as half a millisecond

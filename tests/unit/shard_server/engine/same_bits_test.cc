@@ -166,5 +166,34 @@ TEST(Contract, CandidatesAndWholeRowsSampleTheSameTokens) {
   }
 }
 
+// With rounded sums P counts, and still nothing else does. Hybrids have sums in their shared transformers too.
+TEST(SameBitsWithCodecs, HoweverThePromptIsCut) {
+  for (const auto& model : every_family()) {
+    for (const auto& [world, codec] :
+         {std::pair{2, collectives::Codec::kInt8Rotated}, {3, collectives::Codec::kInt4}}) {
+      EngineGroupOptions options = options_of(model, world, 1, DType::kF32);
+      options.codec = codec;
+      const Bits whole = bits_of(options, 83);
+      EXPECT_TRUE(whole == bits_of(options, 7)) << model << " on " << world << " ranks";
+      options.codec = collectives::Codec::kFloat32;
+      EXPECT_FALSE(whole.prompt_logits == bits_of(options, 83).prompt_logits) << model << ": the codec was not used";
+    }
+  }
+}
+
+TEST(SameBitsWithCodecs, CodecAndWorldArePartOfTheNumericsId) {
+  const auto id_of = [](int world, collectives::Codec codec) {
+    EngineGroupOptions options = options_of(source_path("deploy/demo_model"), world, 1, DType::kF32);
+    options.codec = codec;
+    return EngineGroup(options).numerics_id();
+  };
+  const std::string exact = id_of(1, collectives::Codec::kFloat32);
+  EXPECT_EQ(id_of(2, collectives::Codec::kFloat32), exact);
+  EXPECT_EQ(id_of(1, collectives::Codec::kInt8), exact) << "one rank rounds nothing";
+  EXPECT_NE(id_of(2, collectives::Codec::kInt8), exact);
+  EXPECT_NE(id_of(2, collectives::Codec::kInt8), id_of(4, collectives::Codec::kInt8));
+  EXPECT_NE(id_of(2, collectives::Codec::kInt8), id_of(2, collectives::Codec::kInt4));
+}
+
 }  // namespace
 }  // namespace krait::test

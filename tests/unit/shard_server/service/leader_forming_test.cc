@@ -1,4 +1,5 @@
 // How a group comes to serve: joins, ranks that do not fit, forming, and forming again.
+#include "shard_server/collectives/bootstrap.h"
 #include "tests/unit/shard_server/service/leader_fixture.h"
 
 namespace krait::test {
@@ -20,7 +21,8 @@ TEST_F(LeaderForming, EveryRankJoinsIsFormedLoadsAndServes) {
     EXPECT_EQ(forms[0], said_to_rank<wire::Form>(0)[0]) << "all are told the same";
     EXPECT_EQ(forms[0].epoch, 1u);
     EXPECT_EQ(forms[0].world, 3u);
-    EXPECT_FALSE(forms[0].bootstrap.empty());
+    EXPECT_EQ(forms[0].codec, "exact");
+    EXPECT_EQ(collectives::Bootstrap::parse(forms[0].bootstrap).value().transport, "shared_memory");
     const auto loads = said_to_rank<wire::Load>(rank);
     ASSERT_EQ(loads.size(), 1u);
     EXPECT_EQ(loads[0].epoch, 1u);

@@ -32,7 +32,6 @@ class Ranks : public testing::Test {
       options.rank = rank;
       options.world = world;
       options.slots = 2;
-      options.communicator = collectives::make_loopback_communicator;
       options.hub_of = hub_of;
       auto model = std::make_unique<shard::EngineRank>(options, checkpoint, clock);
       workers.push_back(std::make_unique<shard::RankWorker>(
@@ -49,7 +48,9 @@ class Ranks : public testing::Test {
     form.epoch = epoch;
     form.world = static_cast<uint32_t>(workers.size());
     form.path = kernels::cpu_path_name(kernels::CpuPath::kPortable);
-    form.bootstrap = fmt::format("{}-{}", testing::UnitTest::GetInstance()->current_test_info()->name(), epoch);
+    form.codec = "exact";
+    form.bootstrap =
+        fmt::format("loopback:{}-{}", testing::UnitTest::GetInstance()->current_test_info()->name(), epoch);
     return form;
   }
 
