@@ -1,5 +1,6 @@
 #include "shard_server/service/shard_daemon.h"
 
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -68,8 +69,8 @@ Status ShardDaemon::open() {
   ASSIGN_OR_RETURN(shares_, parse_shares(options_.shares));
   ASSIGN_OR_RETURN(const ModelPlace model, find_model(options_.model));
   ASSIGN_OR_RETURN(checkpoint_, Checkpoint::open(model.path));
-  for (const auto& field : checkpoint_->config().unknown_fields) {
-    log_info("config.json: nobody here knows the field '{}'", field);
+  if (const auto& fields = checkpoint_->config().unknown_fields; !fields.empty()) {
+    log_warning("config.json: nobody here knows the fields: {}", fmt::join(fields, ", "));
   }
   model_name_ = options_.served_model_name;
   if (model_name_.empty()) model_name_ = model.name;

@@ -1,6 +1,7 @@
 """What a process is refused for at its start, what it says while it waits, how it ends: exit codes and last words."""
 
 import contextlib
+import json
 import pathlib
 import os
 import re
@@ -287,6 +288,16 @@ def test_exit_codes_and_last_words(run_dir, start):
         process.ended(0, "krait-")
     with start(run_dir, model="/no/such/model") as process:
         process.ended(1, "stopped: ", "/no/such/model")
+
+
+def test_fields_of_a_model_that_nobody_knows_are_warned_of_in_a_line(run_dir):
+    model = run_dir / "model"
+    shutil.copytree(DEMO_MODEL, model)
+    config = json.loads((model / "config.json").read_text(encoding="utf-8"))
+    (model / "config.json").write_text(json.dumps({**config, "some_flag": 1, "other_flag": {}}), encoding="utf-8")
+    with shard(run_dir, 0, model=model) as leader:
+        leader.wait_said("READY").signal(signal.SIGTERM).ended(0)
+        assert re.search(r" W \[.*\] config\.json: nobody here knows the fields: .*other_flag, some_flag", leader.said)
 
 
 def test_a_second_sigterm_ends_it_at_once(demo):
