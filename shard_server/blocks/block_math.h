@@ -28,8 +28,8 @@ int64_t product_workspace_bytes(int64_t max_rows, std::span<const kernels::Packe
 void mixer_input(const BlockContext& context, bool follows_shared, const float* norm, float eps, int64_t hidden,
                  int64_t rows, float* u);
 
-/// data[rows][stride] = its sum over all ranks, whose parts travel as the group's codec for hidden sums has it, but for the
-/// last `exact_lanes` of a row; a rank alone has it already.
+/// data[rows][stride] = its sum over all ranks, whose parts travel as the group's codec for hidden sums has it, but for
+/// the last `exact_lanes` of a row; a rank alone has it already.
 Status sum_over_ranks(const BlockContext& context, const Rows& data, int64_t rows, int64_t exact_lanes = 0);
 
 /// h += sum over ranks of (a weights^T) + bias. `delta` is room for [rows][H].
