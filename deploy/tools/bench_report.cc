@@ -190,6 +190,7 @@ nlohmann::ordered_json json_of(const BenchSubject& subject, const std::vector<Ph
       {"model", subject.model},
       {"dtype", subject.dtype},
       {"path", subject.path},
+      {"collectives", subject.collectives},
       {"ranks", subject.ranks},
       {"threads", subject.threads},
       {"prompt", subject.sizes.prompt},

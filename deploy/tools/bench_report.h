@@ -15,7 +15,8 @@ namespace krait::tools {
 struct BenchSubject final {
   std::string model;
   std::string dtype;
-  std::string path;  // of instructions
+  std::string path;         // of instructions
+  std::string collectives;  // codec of hidden sums
   int ranks = 1;
   int threads = 1;
   int64_t repeat = 1;

@@ -16,6 +16,7 @@
 #include "deploy/tools/published_shapes.h"
 #include "deploy/tools/random_weights.h"
 #include "deploy/tools/run_tool.h"
+#include "shard_server/collectives/codec.h"
 
 namespace krait::tools {
 namespace {
@@ -28,6 +29,7 @@ struct Options final {
   std::string shape;
   std::string dtype = "bf16";
   std::string batches = "1,4,16,32";
+  std::string collectives = "exact";
   int64_t ranks = 1;
   int64_t threads = 1;
   int64_t repeat = 3;
@@ -46,6 +48,8 @@ Result<bool> read_options(int argc, char** argv, Options& o) {
   settings.section("Group");
   settings.add("ranks", o.ranks, "ranks, as threads of this process", 1, limits::kMaxWorld);
   settings.add("threads", o.threads, "threads of each rank", 1, limits::kMaxThreads);
+  settings.add_choice("collectives", o.collectives, "how parts of hidden sums travel between ranks",
+                      collectives::codec_names());
   settings.add("max-step-ms", o.max_step_ms, "time that prefill may fill a step up to", 0.1, 60'000);
   settings.section("Load");
   settings.add("prompt", o.sizes.prompt, "tokens of a prompt", 1, limits::kMaxPromptTokens);
@@ -160,6 +164,7 @@ Status bench(const Options& o) {
   LocalGroupOptions group_options;
   group_options.ranks = static_cast<int>(o.ranks);
   group_options.threads = static_cast<int>(o.threads);
+  group_options.codec = o.collectives;
   group_options.dtype = weight_type_from_name(o.dtype).value();
   group_options.slots =
       static_cast<uint32_t>(*std::max_element(batches.begin(), batches.end())) + static_cast<uint32_t>(kMixedPrompts);
@@ -173,6 +178,7 @@ Status bench(const Options& o) {
   subject.model = model.name;
   subject.dtype = o.dtype;
   subject.path = kernels::cpu_path_name(kernels::best_cpu_path());
+  subject.collectives = o.collectives;
   subject.ranks = group_options.ranks;
   subject.threads = group_options.threads;
   subject.repeat = o.repeat;

@@ -12,6 +12,7 @@
 #include "coordinator/tokenizer/model_tokenizer.h"
 #include "deploy/tools/perplexity.h"
 #include "deploy/tools/run_tool.h"
+#include "shard_server/collectives/codec.h"
 
 namespace krait::tools {
 namespace {
@@ -21,6 +22,7 @@ struct Options final {
   std::string text;
   std::string dtype = "f32";
   std::string against = "none";
+  std::string collectives = "exact";
   int64_t ranks = 1;
   int64_t threads = 1;
   int64_t context = 0;
@@ -35,7 +37,7 @@ Result<bool> read_options(int argc, char** argv, Options& o) {
   settings.add_choice("dtype", o.dtype, "type of the weights in memory", weight_type_names());
   auto others = weight_type_names();
   others.insert(others.begin(), "none");
-  settings.add_choice("against", o.against, "type of weights to compare with, token by token", others);
+  settings.add_choice("against", o.against, "type of weights to compare with, token by token, sums exact", others);
   settings.section("Text");
   settings.add("text", o.text, "file of UTF-8; end-of-text tokens in it part documents", true);
   settings.add("context", o.context, "tokens that are foretold from one beginning; 0: all of a document", 0,
@@ -43,6 +45,8 @@ Result<bool> read_options(int argc, char** argv, Options& o) {
   settings.section("Group");
   settings.add("ranks", o.ranks, "ranks, as threads of this process", 1, limits::kMaxWorld);
   settings.add("threads", o.threads, "threads of each rank", 1, limits::kMaxThreads);
+  settings.add_choice("collectives", o.collectives, "how parts of hidden sums travel between ranks",
+                      collectives::codec_names());
   settings.section("Output");
   settings.add_flag("json", o.json, "as JSON");
   return settings.parse(argc, argv);
@@ -110,6 +114,7 @@ Status measure(const Options& o) {
   LocalGroupOptions options;
   options.ranks = static_cast<int>(o.ranks);
   options.threads = static_cast<int>(o.threads);
+  options.codec = o.collectives;
   options.dtype = weight_type_from_name(o.dtype).value();
   ASSIGN_OR_RETURN(const auto group, LocalGroup::start(checkpoint, options, clock));
   Foreteller model(*group, clock);
@@ -117,6 +122,7 @@ Status measure(const Options& o) {
   std::optional<Foreteller> other;
   if (o.against != "none") {
     options.dtype = weight_type_from_name(o.against).value();
+    options.codec = "exact";
     ASSIGN_OR_RETURN(other_group, LocalGroup::start(checkpoint, options, clock));
     other.emplace(*other_group, clock);
   }

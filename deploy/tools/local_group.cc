@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "common/base/rng.h"
-#include "shard_server/collectives/registry.h"
+#include "shard_server/collectives/bootstrap.h"
 #include "shard_server/service/engine_rank.h"
 
 namespace krait::tools {
@@ -31,7 +31,6 @@ Status LocalGroup::start_ranks(const LocalGroupOptions& options) {
   const auto world = static_cast<size_t>(options.ranks);
   answers_.resize(world);
   engines_.resize(world);
-  ASSIGN_OR_RETURN(const auto communicator, collectives::find_collective("shared_memory"));
   for (size_t rank = 0; rank < world; ++rank) {
     shard::RankOptions self;
     self.rank = static_cast<int>(rank);
@@ -39,7 +38,6 @@ Status LocalGroup::start_ranks(const LocalGroupOptions& options) {
     self.dtype = options.dtype;
     self.threads = options.threads;
     self.slots = options.slots;
-    self.communicator = communicator;
     self.on_load = [this, rank](shard::Engine& engine) { engines_[rank] = &engine; };
     RETURN_IF_ERROR(shard::share_host(self, *checkpoint_, {}, options.ranks));
     auto model = std::make_unique<shard::EngineRank>(self, checkpoint_, clock_);
@@ -60,7 +58,9 @@ Status LocalGroup::load(const LocalGroupOptions& options) {
   form.epoch = epoch_;
   form.world = static_cast<uint32_t>(options.ranks);
   form.path = kernels::cpu_path_name(kernels::best_cpu_path());
-  form.bootstrap = fmt::format("krait-tool-{}", getpid());
+  form.codec = options.codec;
+  form.bootstrap =
+      collectives::Bootstrap{"shared_memory", fmt::format("krait-tool-{}-{:016x}", getpid(), epoch_), ""}.to_text();
   for (auto& worker : workers_) {
     CHECK(worker->post(form));
     CHECK(worker->post(wire::Load{epoch_, options.slots}));

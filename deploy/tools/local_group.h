@@ -7,6 +7,7 @@
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <vector>
 
 #include "common/base/clock.h"
@@ -23,6 +24,7 @@ struct LocalGroupOptions final {
   int threads = 1;  // of each rank
   DType dtype = DType::kF32;
   uint32_t slots = 1;
+  std::string codec = "exact";  // of hidden sums (shard_server/collectives/codecs.def)
 };
 
 /// Used by one thread.

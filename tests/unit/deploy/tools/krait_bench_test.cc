@@ -89,8 +89,9 @@ TEST(KraitBench, SaysEverythingAboutAModel) {
 }
 
 TEST(KraitBench, RunsRanksAndHybrids) {
-  const auto report = bench_json("zamba2", "--dtype int8 --ranks 2 --threads 2");
+  const auto report = bench_json("zamba2", "--dtype int8 --ranks 2 --threads 2 --collectives int8");
   check_report(report);
+  EXPECT_EQ(report["collectives"], "int8");
   for (const nlohmann::json& phase : report["phases"]) {
     EXPECT_GT(phase["profile"]["ms"]["attention"], 0);
     EXPECT_GT(phase["profile"]["ms"]["all_reduce"], 0);
