@@ -25,8 +25,8 @@ constexpr auto kTable = std::to_array<Row>({{DType::kF32, "F32", 4},
                                             {DType::kU8, "U8", 1},
                                             {DType::kBool, "BOOL", 1},
                                             {DType::kI4, "I4", 0, 0},
-                                            {DType::kQ8_0, "Q8_0", 34, 32},
-                                            {DType::kQ4_0, "Q4_0", 18, 32},
+                                            {DType::kQ80, "Q8_0", 34, 32},
+                                            {DType::kQ40, "Q4_0", 18, 32},
                                             {DType::kQ6K, "Q6_K", 210, 256}});
 
 struct WeightType final {

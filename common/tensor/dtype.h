@@ -9,9 +9,9 @@
 
 namespace krait {
 
-/// kI4 has no element of its own bytes: it is only found in packed matrices, two in a byte. kQ8_0, kQ4_0 and kQ6K are
+/// kI4 has no element of its own bytes: it is only found in packed matrices, two in a byte. kQ80, kQ40 and kQ6K are
 /// found in files only, in blocks of elements that share a scale (stored_values.h).
-enum class DType : uint8_t { kF32, kBF16, kF16, kF64, kI64, kI32, kI16, kI8, kU8, kBool, kI4, kQ8_0, kQ4_0, kQ6K };
+enum class DType : uint8_t { kF32, kBF16, kF16, kF64, kI64, kI32, kI16, kI8, kU8, kBool, kI4, kQ80, kQ40, kQ6K };
 
 /// Elements that a file keeps together, and their bytes: one element, but of the types that come in blocks.
 struct StoredBlock final {

@@ -11,7 +11,7 @@ namespace krait {
 namespace {
 
 constexpr auto kWeightDtypes =
-    std::to_array<DType>({DType::kF32, DType::kBF16, DType::kF16, DType::kQ8_0, DType::kQ4_0, DType::kQ6K});
+    std::to_array<DType>({DType::kF32, DType::kBF16, DType::kF16, DType::kQ80, DType::kQ40, DType::kQ6K});
 
 uint16_t bits_at(const std::byte* data) {
   uint16_t bits;
@@ -90,9 +90,9 @@ void widen(DType dtype, const std::byte* data, std::span<float> out) {
       return widen_halves(data, out, bf16_to_f32);
     case DType::kF16:
       return widen_halves(data, out, f16_to_f32);
-    case DType::kQ8_0:
+    case DType::kQ80:
       return widen_blocks(dtype, data, out, widen_q8_0);
-    case DType::kQ4_0:
+    case DType::kQ40:
       return widen_blocks(dtype, data, out, widen_q4_0);
     case DType::kQ6K:
       return widen_blocks(dtype, data, out, widen_q6_k);

@@ -30,14 +30,13 @@ struct TensorType final {
 };
 TensorType tensor_type(uint32_t number) {
   static constexpr auto kTypes = std::to_array<TensorType>(
-      {{"F32", DType::kF32},   {"F16", DType::kF16}, {"Q4_0", DType::kQ4_0}, {"Q4_1", {}},
-       {"Q4_2", {}},           {"Q4_3", {}},         {"Q5_0", {}},           {"Q5_1", {}},
-       {"Q8_0", DType::kQ8_0}, {"Q8_1", {}},         {"Q2_K", {}},           {"Q3_K", {}},
-       {"Q4_K", {}},           {"Q5_K", {}},         {"Q6_K", DType::kQ6K},  {"Q8_K", {}},
-       {"IQ2_XXS", {}},        {"IQ2_XS", {}},       {"IQ3_XXS", {}},        {"IQ1_S", {}},
-       {"IQ4_NL", {}},         {"IQ3_S", {}},        {"IQ2_S", {}},          {"IQ4_XS", {}},
-       {"I8", DType::kI8},     {"I16", DType::kI16}, {"I32", DType::kI32},   {"I64", DType::kI64},
-       {"F64", DType::kF64},   {"IQ1_M", {}},        {"BF16", DType::kBF16}});
+      {{"F32", DType::kF32},  {"F16", DType::kF16}, {"Q4_0", DType::kQ40}, {"Q4_1", {}},          {"Q4_2", {}},
+       {"Q4_3", {}},          {"Q5_0", {}},         {"Q5_1", {}},          {"Q8_0", DType::kQ80}, {"Q8_1", {}},
+       {"Q2_K", {}},          {"Q3_K", {}},         {"Q4_K", {}},          {"Q5_K", {}},          {"Q6_K", DType::kQ6K},
+       {"Q8_K", {}},          {"IQ2_XXS", {}},      {"IQ2_XS", {}},        {"IQ3_XXS", {}},       {"IQ1_S", {}},
+       {"IQ4_NL", {}},        {"IQ3_S", {}},        {"IQ2_S", {}},         {"IQ4_XS", {}},        {"I8", DType::kI8},
+       {"I16", DType::kI16},  {"I32", DType::kI32}, {"I64", DType::kI64},  {"F64", DType::kF64},  {"IQ1_M", {}},
+       {"BF16", DType::kBF16}});
   return number < kTypes.size() ? kTypes.at(number) : TensorType{"unknown", {}};
 }
 

@@ -20,8 +20,8 @@ std::vector<float> widened(DType dtype, const std::vector<int>& bytes, size_t el
 constexpr int kHalfLow = 0x00, kHalfHigh = 0x38;  // 0.5
 
 TEST(StoredValues, BytesOfBlocks) {
-  EXPECT_EQ(stored_bytes(DType::kQ8_0, 64), 68);
-  EXPECT_EQ(stored_bytes(DType::kQ4_0, 64), 36);
+  EXPECT_EQ(stored_bytes(DType::kQ80, 64), 68);
+  EXPECT_EQ(stored_bytes(DType::kQ40, 64), 36);
   EXPECT_EQ(stored_bytes(DType::kQ6K, 512), 420);
   EXPECT_EQ(stored_bytes(DType::kBF16, 3), 6);
   EXPECT_TRUE(is_weight_dtype(DType::kQ6K));
@@ -36,7 +36,7 @@ TEST(StoredValues, Q8_0IsAScaleAndSignedBytes) {
   std::vector<int> two = block;
   two.insert(two.end(), block.begin(), block.end());
   two[34 + 1] = 0xb8;  // -0.5
-  const auto out = widened(DType::kQ8_0, two, 64);
+  const auto out = widened(DType::kQ80, two, 64);
   EXPECT_EQ(out[0], 60.0f);
   EXPECT_EQ(out[1], -63.5f);
   EXPECT_EQ(out[31], -56.5f);  // 31 * 9 + 120 = 399 = 143 beyond a byte, which is -113
@@ -47,7 +47,7 @@ TEST(StoredValues, Q4_0HasItsSecondHalfInTheHighBits) {
   std::vector<int> block{kHalfLow, kHalfHigh};
   for (int i = 0; i < 16; ++i)
     block.push_back(i | (15 - i) << 4);
-  const auto out = widened(DType::kQ4_0, block, 32);
+  const auto out = widened(DType::kQ40, block, 32);
   for (size_t i = 0; i < 16; ++i) {
     EXPECT_EQ(out[i], 0.5f * (static_cast<float>(i) - 8));
     EXPECT_EQ(out[16 + i], 0.5f * (7 - static_cast<float>(i)));

@@ -67,7 +67,7 @@ TEST(Gguf, AFileIsReadWhole) {
     ASSERT_EQ(file.tensors().size(), 3u);
     EXPECT_EQ(file.find("a")->shape, (Shape{2, 3}));
     EXPECT_EQ(file.find("b")->shape, Shape{32}) << "leading axes of one are left out";
-    EXPECT_EQ(file.find("b")->dtype, DType::kQ8_0);
+    EXPECT_EQ(file.find("b")->dtype, DType::kQ80);
     for (const auto& [name, tensor] : file.tensors()) {
       std::string bytes(static_cast<size_t>(tensor.bytes()), '\0');
       ASSERT_TRUE(file.read(tensor, 0, std::as_writable_bytes(std::span(bytes))).ok());
