@@ -2,13 +2,14 @@
 
 #include "common/tensor/half.h"
 
+#define KRAIT_SIMD_BODY "kernels/gemm/int4_weights.inc"
+#include "kernels/simd/foreach_path.inc"
+
 namespace krait::kernels {
 namespace {
 
 constexpr int32_t kInt8Levels = 127;
-constexpr int32_t kInt4Least = -8;
-constexpr int32_t kInt4Most = 7;
-constexpr int kLanes = 16;  // of sums of squares, so that their order does not forbid vectors
+constexpr int kTried = 16;  // scales at once: a vector of them
 
 /// A scale for groups that have none: NaN where something is no number, and zero where all is (nearly) zero.
 bool has_scale(uint32_t largest, uint16_t& scale) {
@@ -17,24 +18,8 @@ bool has_scale(uint32_t largest, uint16_t& scale) {
   return finite && largest >= std::bit_cast<uint32_t>(kLeastOfGroup);
 }
 
-/// The sum of the squares of what four bits lose of a group with that scale.
-float squared_error(const float* from, int64_t count, float scale) {
-  const float inverse = 1.0f / scale;
-  float sums[kLanes] = {};
-  for (int64_t first = 0; first < count; first += kLanes) {
-    const int64_t lanes = std::min<int64_t>(count - first, kLanes);
-    for (int64_t i = 0; i < lanes; ++i) {
-      const float weight = from[first + i];
-      const int32_t level = std::clamp(nearest(weight * inverse), kInt4Least, kInt4Most);
-      const float lost = weight - scale * static_cast<float>(level);
-      sums[i] += lost * lost;
-    }
-  }
-  float sum = 0;
-  for (const float lane : sums)
-    sum += lane;
-  return sum;
-}
+/// The scales that are tried, as magnitudes over the largest weight; each with both signs, the negative one first.
+constexpr float kInt4Divisors[] = {8.0f, 7.5f, 7.0f, 6.5f, 6.0f, 5.5f};
 
 }  // namespace
 
@@ -57,20 +42,27 @@ uint16_t quantize_int4_weights(const float* from, int64_t count, int32_t* to) {
   uint16_t best = 0;
   std::fill_n(to, count, 0);
   if (!has_scale(largest, best)) return best;
-  float least = std::numeric_limits<float>::infinity();
-  for (const float divisor : {8.0f, 7.5f, 7.0f, 6.5f, 6.0f, 5.5f}) {
-    for (const float sign : {-1.0f, 1.0f}) {
-      const uint16_t bits = f32_to_bf16(std::bit_cast<float>(largest) / (sign * divisor));
-      const float error = squared_error(from, count, bf16_to_f32(bits));
-      if (error < least) {
-        least = error;
-        best = bits;
-      }
+  uint16_t tried[kTried] = {};
+  float scales[kTried] = {}, errors[kTried];
+  int count_tried = 0;
+  for (const float divisor : kInt4Divisors) {
+    const uint16_t magnitude = f32_to_bf16(std::bit_cast<float>(largest) / divisor);
+    for (const uint16_t sign : {uint16_t{0x8000}, uint16_t{0}}) {
+      tried[count_tried] = magnitude | sign;
+      scales[count_tried] = bf16_to_f32(tried[count_tried]);
+      ++count_tried;
     }
   }
-  const float inverse = 1.0f / bf16_to_f32(best);
-  for (int64_t i = 0; i < count; ++i)
-    to[i] = std::clamp(nearest(from[i] * inverse), kInt4Least, kInt4Most);
+  // Any path gives these bits, so the best one is taken without asking whose weights these are.
+  static const CpuPath path = best_cpu_path();
+  KRAIT_SIMD_CALL(path, int4_squared_errors, from, count, scales, errors);
+  float least = std::numeric_limits<float>::infinity();
+  for (int i = 0; i < count_tried; ++i) {
+    const bool better = errors[i] < least;  // without a branch, which nothing could foresee
+    least = better ? errors[i] : least;
+    best = better ? tried[i] : best;
+  }
+  KRAIT_SIMD_CALL(path, int4_levels, from, count, 1.0f / bf16_to_f32(best), to);
   return best;
 }
 
