@@ -39,7 +39,9 @@ Result<std::unique_ptr<Engine>> Engine::load(std::shared_ptr<const Checkpoint> c
   engine->dtype_ = options.dtype;
   engine->codec_ = options.codec;
   engine->rank_ = options.rank;
-  WeightLoader loader(*engine->checkpoint_, engine->partition_, options.rank, options.dtype, engine->weights_);
+  engine->stream_ = std::make_unique<kernels::Stream>(options.stream);
+  WeightLoader loader(*engine->checkpoint_, engine->partition_, options.rank, options.dtype, engine->weights_,
+                      *engine->stream_);
   for (const BlockPlan& block_plan : engine->checkpoint_->plan().blocks) {
     const BlockSource source{engine->config(), block_plan, *engine->checkpoint_, loader, engine->states_, engine->kv_};
     if (block_plan.kind == BlockKind::kLmHead) {
@@ -53,7 +55,6 @@ Result<std::unique_ptr<Engine>> Engine::load(std::shared_ptr<const Checkpoint> c
   RETURN_IF_ERROR(loader.count_unread(engine->checkpoint_->plan()));
   RETURN_IF_ERROR(engine->checkpoint_->check_unchanged());
   engine->nonfinite_weights_ = loader.log_nonfinite();
-  engine->stream_ = std::make_unique<kernels::Stream>(options.stream);
   RETURN_IF_ERROR(engine->allocate(options));
   return engine;
 } catch (const std::bad_alloc&) {

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <mutex>
+#include <new>
 #include <vector>
 
 #include "common/base/check.h"
@@ -100,7 +102,7 @@ Result<kernels::PackedMatrix> WeightLoader::matrix(const TensorSpec& spec, int l
   const std::string key =
       spec.shared ? fmt::format("{}+{}", spec.stored_name(), spec.view.first_element) : std::string();
   if (const auto at = shared_.find(key); spec.shared && at != shared_.end()) return at->second;
-  ASSIGN_OR_RETURN(auto reader, open(spec));
+  ASSIGN_OR_RETURN(const auto reader, open(spec));
   const int64_t rows = wanted.count < 0 ? reader.rows() - wanted.first : wanted.count;
   CHECK_LE(wanted.first + rows, reader.rows());
   CHECK(wanted.places.empty() || static_cast<int64_t>(wanted.places.size()) == rows);
@@ -112,16 +114,47 @@ Result<kernels::PackedMatrix> WeightLoader::matrix(const TensorSpec& spec, int l
   CHECK_LE(rows, packed.n);
   CHECK(wanted.factors.empty() || std::ssize(wanted.factors) == packed.k);
   ASSIGN_OR_RETURN(packed.data, arena_.allocate(kernels::packed_bytes(packed.dtype, packed.n, packed.k, leaves)));
-  std::vector<float> row(static_cast<size_t>(packed.k));
-  for (int64_t i = 0; i < rows; ++i) {
-    RETURN_IF_ERROR(reader.read_row(wanted.first + i, row));
-    for (size_t j = 0; j < wanted.factors.size(); ++j)
-      row[j] *= wanted.factors[j];
-    kernels::pack_row(packed, wanted.places.empty() ? i : wanted.places[static_cast<size_t>(i)], row.data());
-  }
-  count_nonfinite(spec, reader);
+  RETURN_IF_ERROR(pack_rows(spec, wanted, rows, packed));
   if (spec.shared) shared_.emplace(key, packed);
   return packed;
+}
+
+Status WeightLoader::pack_rows(const TensorSpec& spec, const MatrixRows& wanted, int64_t rows,
+                               kernels::PackedMatrix& packed) {
+  const auto place = [&](int64_t i) { return wanted.places.empty() ? i : wanted.places[static_cast<size_t>(i)]; };
+  const auto pack = [&](int64_t begin, int64_t end, SliceReader& reader) -> Status {
+    std::vector<float> row(static_cast<size_t>(packed.k));
+    for (int64_t i = begin; i < end; ++i) {
+      RETURN_IF_ERROR(reader.read_row(wanted.first + i, row));
+      for (size_t j = 0; j < wanted.factors.size(); ++j)
+        row[j] *= wanted.factors[j];
+      kernels::pack_row(packed, place(i), row.data());
+    }
+    return {};
+  };
+  // Threads share rows by panels: places ascend, so a panel's rows are neighbours.
+  const auto panel_begin = [&](int64_t i) {
+    while (i > 0 && i < rows && place(i) / kernels::kPanelColumns == place(i - 1) / kernels::kPanelColumns)
+      ++i;
+    return i;
+  };
+  std::mutex mutex;
+  Status status;
+  bool out_of_memory = false;  // what a thread of the team throws goes nowhere, so it is thrown again here
+  stream_.parallel_for(rows, 1, [&](int64_t begin, int64_t end) {
+    try {
+      auto reader = open(spec);
+      Status packed_all = reader.ok() ? pack(panel_begin(begin), panel_begin(end), *reader) : Status(reader.error());
+      const std::scoped_lock lock(mutex);
+      if (reader.ok()) count_nonfinite(spec, *reader);
+      if (status.ok()) status = std::move(packed_all);
+    } catch (const std::bad_alloc&) {
+      const std::scoped_lock lock(mutex);
+      out_of_memory = true;
+    }
+  });
+  if (out_of_memory) throw std::bad_alloc();
+  return status;
 }
 
 Result<float*> WeightLoader::vector(const TensorSpec& spec, int64_t padded, std::span<const int64_t> places) {

@@ -13,6 +13,7 @@
 #include "common/model/partition.h"
 #include "common/weights/checkpoint.h"
 #include "kernels/device/arena.h"
+#include "kernels/device/stream.h"
 #include "kernels/gemm/packed_matrix.h"
 
 namespace krait::shard {
@@ -42,13 +43,14 @@ struct LoadedNorm final {
   std::vector<float> factors;  // of each k of those matrices, for MatrixRows; empty: none
 };
 
-/// Reads a row at a time and converts on the way, so that a rank's peak is what it keeps, plus one row.
-/// Matrices and vectors live in the arena.
+/// Reads a row at a time and converts on the way, so that a rank's peak is what it keeps, plus a row of each thread.
+/// Matrices and vectors live in the arena; the stream's threads share the rows of a matrix.
 class WeightLoader final {
  public:
   /// `dtype` is the type of packed matrices, as weight_type_name() knows them; vectors are always float32.
-  WeightLoader(const Checkpoint& checkpoint, const Partition& partition, int rank, DType dtype, kernels::Arena& arena)
-      : checkpoint_(checkpoint), partition_(partition), rank_(rank), dtype_(dtype), arena_(arena) {}
+  WeightLoader(const Checkpoint& checkpoint, const Partition& partition, int rank, DType dtype, kernels::Arena& arena,
+               kernels::Stream& stream)
+      : checkpoint_(checkpoint), partition_(partition), rank_(rank), dtype_(dtype), arena_(arena), stream_(stream) {}
 
   int rank() const { return rank_; }
   const Partition& partition() const { return partition_; }
@@ -83,6 +85,7 @@ class WeightLoader final {
  private:
   Result<SliceReader> open(const TensorSpec& spec);
   Result<float*> lay_out(std::span<const float> values, int64_t padded, std::span<const int64_t> places);
+  Status pack_rows(const TensorSpec& spec, const MatrixRows& wanted, int64_t rows, kernels::PackedMatrix& packed);
   void count_nonfinite(const TensorSpec& spec, const SliceReader& reader);
 
   const Checkpoint& checkpoint_;
@@ -90,6 +93,7 @@ class WeightLoader final {
   const int rank_;
   const DType dtype_;
   kernels::Arena& arena_;
+  kernels::Stream& stream_;
   std::map<std::string, kernels::PackedMatrix> shared_;  // by what was asked for
   std::map<std::string, int64_t> nonfinite_;             // of every stored tensor that was read
 };
