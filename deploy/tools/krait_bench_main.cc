@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "common/base/limits.h"
+#include "common/base/process.h"
 #include "common/base/settings.h"
 #include "common/base/units.h"
 #include "common/base/version.h"
@@ -106,7 +107,8 @@ Result<Model> open_model(const Options& o) {
 class PeakMeter final {
  public:
   PeakMeter(int threads, DType dtype)
-      : dtype_(dtype), stream_({.threads = threads, .path = kernels::best_cpu_path(), .may_spin = false}) {}
+      : dtype_(dtype),
+        stream_({.threads = threads, .path = kernels::best_cpu_path(), .may_spin = threads <= allowed_cores()}) {}
 
   Status allocate() {
     ASSIGN_OR_RETURN(std::byte * memory, arena_.allocate(kReadBytes));
