@@ -261,7 +261,8 @@ TEST(Tcp, AddressesAreChecked) {
   ASSERT_FALSE(again.ok());
   EXPECT_EQ(again.error().code, Errc::kIo);
   EXPECT_NE(again.error().message.find(taken->address()), std::string::npos) << again.error().message;
-  EXPECT_EQ(resolve_address("localhost:7").value().substr(resolve_address("localhost:7").value().rfind(':')), ":7");
+  // By numbers: not every machine knows a name, not even localhost.
+  EXPECT_EQ(resolve_address("127.0.0.1:7").value(), "127.0.0.1:7");
   EXPECT_TRUE(TcpListener::open_towards(taken->address()).value()->address().starts_with("127.0.0.1:"));
 }
 
