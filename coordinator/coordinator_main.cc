@@ -76,8 +76,7 @@ Result<bool> read_options(int argc, char** argv, Options& options) {
   settings.add("run-dir", options.run_dir, "folder of the groups' sockets", true);
   settings.add("group", options.groups, "name of a group (may stand several times)", true);
   settings.section("Model");
-  settings.add("model", options.model,
-               "folder of the checkpoint, a GGUF file, or org/name of a folder in Hugging Face's cache", true);
+  settings.add("model", options.model, "a folder, a GGUF file, or org/name in Hugging Face's cache", true);
   settings.add("served-model-name", options.served_model_name, "name clients use; the model's own if empty");
   settings.add("tokenizer", options.tokenizer, "another tokenizer.json");
   settings.add("chat-template", options.chat_template, "a Jinja file in place of the model's own chat template");

@@ -38,14 +38,11 @@ Result<bool> read_options(int argc, char** argv, Options& options) {
   settings.add("metrics-host", options.metrics_host, "address of /metrics");
   settings.add("metrics-port", options.metrics_port, "port of /metrics; 0 picks one", 0, 65'535);
   settings.section("Collectives (rank 0's count for all)");
-  settings.add_choice("collectives", s.collectives,
-                      "how parts of hidden sums travel between ranks; all but exact round them and change the text",
-                      collectives::codec_names());
+  settings.add_choice("collectives", s.collectives, "how sums travel", collectives::codec_names());
   settings.add("collectives-address", s.collectives_address,
                "host:port where ranks of other hosts reach rank 0 for sums; none: shared memory");
   settings.section("Model");
-  settings.add("model", s.model,
-               "folder of the checkpoint, a GGUF file, or org/name of a folder in Hugging Face's cache", true);
+  settings.add("model", s.model, "a folder, a GGUF file, or org/name in Hugging Face's cache", true);
   settings.add("served-model-name", s.served_model_name, "name clients use; the folder's name if empty");
   settings.add_choice("dtype", s.dtype, "type of the weights in memory", weight_type_names());
   settings.section("Sequences");

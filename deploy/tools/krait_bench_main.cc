@@ -42,15 +42,13 @@ struct Options final {
 Result<bool> read_options(int argc, char** argv, Options& o) {
   Settings settings("krait-bench", "Measures a model on this machine, under the loads of a server.", version());
   settings.section("Model");
-  settings.add("model", o.model,
-               "folder of the checkpoint, a GGUF file, or org/name of a folder in Hugging Face's cache");
+  settings.add("model", o.model, "a folder, a GGUF file, or org/name in Hugging Face's cache");
   settings.add("shape", o.shape, fmt::format("or random weights of the sizes of {}", fmt::join(shape_names(), ", ")));
   settings.add_choice("dtype", o.dtype, "type of the weights in memory", weight_type_names());
   settings.section("Group");
   settings.add("ranks", o.ranks, "ranks, as threads of this process", 1, limits::kMaxWorld);
   settings.add("threads", o.threads, "threads of each rank", 1, limits::kMaxThreads);
-  settings.add_choice("collectives", o.collectives, "how parts of hidden sums travel between ranks",
-                      collectives::codec_names());
+  settings.add_choice("collectives", o.collectives, "how sums travel", collectives::codec_names());
   settings.add("max-step-ms", o.max_step_ms, "time that prefill may fill a step up to", 0.1, 60'000);
   settings.section("Load");
   settings.add("prompt", o.sizes.prompt, "tokens of a prompt", 1, limits::kMaxPromptTokens);

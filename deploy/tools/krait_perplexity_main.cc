@@ -32,8 +32,7 @@ struct Options final {
 Result<bool> read_options(int argc, char** argv, Options& o) {
   Settings settings("krait-perplexity", "Measures how well a model foretells a text.", version());
   settings.section("Model");
-  settings.add("model", o.model,
-               "folder of the checkpoint, a GGUF file, or org/name of a folder in Hugging Face's cache", true);
+  settings.add("model", o.model, "a folder, a GGUF file, or org/name in Hugging Face's cache", true);
   settings.add_choice("dtype", o.dtype, "type of the weights in memory", weight_type_names());
   auto others = weight_type_names();
   others.insert(others.begin(), "none");
@@ -45,8 +44,7 @@ Result<bool> read_options(int argc, char** argv, Options& o) {
   settings.section("Group");
   settings.add("ranks", o.ranks, "ranks, as threads of this process", 1, limits::kMaxWorld);
   settings.add("threads", o.threads, "threads of each rank", 1, limits::kMaxThreads);
-  settings.add_choice("collectives", o.collectives, "how parts of hidden sums travel between ranks",
-                      collectives::codec_names());
+  settings.add_choice("collectives", o.collectives, "how sums travel", collectives::codec_names());
   settings.section("Output");
   settings.add_flag("json", o.json, "as JSON");
   return settings.parse(argc, argv);
