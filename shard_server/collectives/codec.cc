@@ -28,6 +28,7 @@ const CodecEntry& codec_entry(Codec codec) {
 
 std::vector<std::string> codec_names() {
   std::vector<std::string> names;
+  names.reserve(kCodecs.size());
   for (const CodecEntry& entry : kCodecs)
     names.emplace_back(entry.name);
   return names;

@@ -80,7 +80,7 @@ class Forming final {
       : options_(options), config_(config), patience_(patience), world_(options.world) {}
 
   Status run() {
-    const Status status = options_.rank == 0 ? lead() : follow();
+    Status status = options_.rank == 0 ? lead() : follow();
     // Whoever waits for this rank learns why it will not come.
     if (!status.ok()) tell_all(status);
     return status;

@@ -71,14 +71,14 @@ class TcpSignals final : public Signals {
   Peer& at(int peer) { return *peers_[static_cast<size_t>(peer)]; }
   int first_behind(Counter which, int64_t steps);
   int64_t consumed() { return block_.counter(Counter::kConsumed, rank_).load(std::memory_order_relaxed); }
-  void push(int peer, const Frame& frame, const std::byte* payload);
-  void send_queued(int peer);
+  void push(int to, const Frame& frame, const std::byte* payload);
+  void send_queued(int to);
   void tell_consumed();
-  void read_data(int peer);
-  bool take_read(int peer);
-  bool begin_frame(int peer);
-  void end_frame(int peer);
-  void read_control(int peer);
+  void read_data(int from);
+  bool take_read(int from);
+  bool begin_frame(int from);
+  void end_frame(int from);
+  void read_control(int from);
   bool spin(Counter which, int64_t steps, int64_t start_ns);
   template <class Done>
   Status move_until(const Done& done, int64_t deadline_ns);
