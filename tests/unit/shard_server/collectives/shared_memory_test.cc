@@ -3,7 +3,6 @@
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/statvfs.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -13,7 +12,7 @@
 #include "common/base/units.h"
 #include "shard_server/collectives/segment.h"
 #include "shard_server/collectives/shared_memory.h"
-#include "tests/support/rank_threads.h"
+#include "tests/support/rank_processes.h"
 
 namespace krait::collectives {
 namespace {
@@ -29,50 +28,15 @@ class SharedMemory : public testing::Test {
     return left;
   }
   void TearDown() override { EXPECT_EQ(segments_left(), 0); }
-
-  static Options group_of(int world) {
-    Options options = fresh_options(world, ReduceOrder::kRankOrder);
-    options.max_rows = 64;
-    options.max_width = 256;
-    return options;
-  }
-
-  // A rank in a process of its own; what `body` returns is its exit code.
-  static pid_t fork_rank(Options options, int rank, const std::function<int(Communicator&)>& body) {
-    options.rank = rank;
-    const pid_t child = fork();
-    if (child != 0) return child;
-    auto made = make_shared_memory_communicator(options);
-    const int code = made.ok() ? body(**made) : 100;
-    _exit(code);
-  }
-  static int exit_code(pid_t child) {
-    int status = 0;
-    EXPECT_EQ(waitpid(child, &status, 0), child);
-    return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
-  }
 };
-
-// 0: every sum right. 1: an error. 2: a wrong sum.
-int sum_often(Communicator& communicator, int rounds) {
-  const int world = communicator.world();
-  for (int round = 0; round < rounds; ++round) {
-    const int64_t rows = round % 7 + 1;
-    std::vector<float> data(static_cast<size_t>(rows) * 256, static_cast<float>(communicator.rank() + round));
-    if (!communicator.all_reduce(rows, 256, data.data(), data.data()).ok()) return 1;
-    for (const float value : data) {
-      if (value != static_cast<float>(world * (world - 1) / 2 + round * world)) return 2;
-    }
-  }
-  return 0;
-}
 
 TEST_F(SharedMemory, ProcessesSum) {
   for (const int world : {1, 2, 3, 5}) {
-    const Options options = group_of(world);
+    const Options options = group_of_processes(world);
     std::vector<pid_t> children;
     for (int rank = 0; rank < world; ++rank) {
-      children.push_back(fork_rank(options, rank, [](Communicator& c) { return sum_often(c, 300); }));
+      children.push_back(
+          fork_rank(make_shared_memory_communicator, options, rank, [](Communicator& c) { return sum_often(c, 300); }));
     }
     for (const pid_t child : children)
       EXPECT_EQ(exit_code(child), 0);
@@ -81,21 +45,22 @@ TEST_F(SharedMemory, ProcessesSum) {
 
 TEST_F(SharedMemory, ARankKilledInTheMiddleFailsTheOthersWithinTheDeadline) {
   for (const int killed : {0, 2}) {
-    Options options = group_of(3);
+    Options options = group_of_processes(3);
     options.timeout_ns = 1000 * kMs;  // forming and each operation, on a busy machine
     std::vector<pid_t> children;
     void* const shared = mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     ASSERT_NE(shared, MAP_FAILED);
     auto* const running = new (shared) std::atomic<int>(0);
     for (int rank = 0; rank < 3; ++rank) {
-      children.push_back(fork_rank(options, rank, [running](Communicator& communicator) {
-        if (sum_often(communicator, 10) != 0) return 3;
-        running->fetch_add(1);
-        const int result = sum_often(communicator, 1'000'000'000);
-        // The failure is known, and is for good.
-        const bool dead = communicator.health().error().code == Errc::kDeadlineExceeded;
-        return result == 1 && dead && !communicator.barrier().ok() ? 42 : result;
-      }));
+      children.push_back(
+          fork_rank(make_shared_memory_communicator, options, rank, [running](Communicator& communicator) {
+            if (sum_often(communicator, 10) != 0) return 3;
+            running->fetch_add(1);
+            const int result = sum_often(communicator, 1'000'000'000);
+            // The failure is known, and is for good.
+            const bool dead = communicator.health().error().code == Errc::kDeadlineExceeded;
+            return result == 1 && dead && !communicator.barrier().ok() ? 42 : result;
+          }));
     }
     for (int tries = 0; running->load() < 3 && tries < 10'000; ++tries)
       usleep(1000);
@@ -112,10 +77,10 @@ TEST_F(SharedMemory, ARankKilledInTheMiddleFailsTheOthersWithinTheDeadline) {
 }
 
 TEST_F(SharedMemory, ALeaderFreesTheRanksOfADeadOneByAbort) {
-  Options options = group_of(3);
+  Options options = group_of_processes(3);
   std::vector<pid_t> children;
   for (int rank = 1; rank < 3; ++rank) {
-    children.push_back(fork_rank(options, rank, [](Communicator& communicator) {
+    children.push_back(fork_rank(make_shared_memory_communicator, options, rank, [](Communicator& communicator) {
       Status status = communicator.barrier();
       if (communicator.rank() == 2) raise(SIGKILL);
       float value = 1;
@@ -135,16 +100,20 @@ TEST_F(SharedMemory, ALeaderFreesTheRanksOfADeadOneByAbort) {
 }
 
 TEST_F(SharedMemory, RankZeroMayComeLast) {
-  const Options options = group_of(2);
-  const pid_t other = fork_rank(options, 1, [](Communicator& c) { return sum_often(c, 3); });
+  const Options options = group_of_processes(2);
+  const pid_t other =
+      fork_rank(make_shared_memory_communicator, options, 1, [](Communicator& c) { return sum_often(c, 3); });
   usleep(50'000);
-  EXPECT_EQ(exit_code(fork_rank(options, 0, [](Communicator& c) { return sum_often(c, 3); })), 0);
+  EXPECT_EQ(exit_code(fork_rank(make_shared_memory_communicator, options, 0,
+                                [](Communicator& c) { return sum_often(c, 3); })),
+            0);
   EXPECT_EQ(exit_code(other), 0);
 }
 
 TEST_F(SharedMemory, ThereIsNoNameOnceAllHaveCome) {
-  const Options options = group_of(2);
-  const pid_t other = fork_rank(options, 1, [](Communicator& c) { return c.barrier().ok() ? 0 : 1; });
+  const Options options = group_of_processes(2);
+  const pid_t other =
+      fork_rank(make_shared_memory_communicator, options, 1, [](Communicator& c) { return c.barrier().ok() ? 0 : 1; });
   auto made = make_shared_memory_communicator(options);
   ASSERT_TRUE(made.ok());
   EXPECT_EQ(segments_left(), 0);
@@ -154,7 +123,7 @@ TEST_F(SharedMemory, ThereIsNoNameOnceAllHaveCome) {
 
 TEST_F(SharedMemory, AMissingRankIsADeadlineForTheOthersAndLeavesNoName) {
   for (const int present : {0, 1}) {
-    Options options = group_of(2);
+    Options options = group_of_processes(2);
     options.rank = present;
     options.timeout_ns = 50 * kMs;
     const auto made = make_shared_memory_communicator(options);
@@ -164,9 +133,10 @@ TEST_F(SharedMemory, AMissingRankIsADeadlineForTheOthersAndLeavesNoName) {
 }
 
 TEST_F(SharedMemory, WhatADeadMakerLeftIsRemovedByTheNextOne) {
-  Options options = group_of(2);
+  Options options = group_of_processes(2);
   const std::string name = segment_name(options.name, options.epoch);
-  const pid_t leader = fork_rank(options, 0, [](Communicator&) { return 0; });  // waits for a rank that never comes
+  const pid_t leader = fork_rank(make_shared_memory_communicator, options, 0,
+                                 [](Communicator&) { return 0; });  // waits for a rank that never comes
   for (int tries = 0; segments_left() == 0 && tries < 5000; ++tries)
     usleep(1000);
   ASSERT_EQ(segments_left(), 1);
@@ -176,7 +146,7 @@ TEST_F(SharedMemory, WhatADeadMakerLeftIsRemovedByTheNextOne) {
   ASSERT_EQ(kill(leader, SIGKILL), 0);
   EXPECT_EQ(exit_code(leader), 1000 + SIGKILL);
   EXPECT_EQ(segments_left(), 1);
-  auto next = make_shared_memory_communicator(group_of(1));
+  auto next = make_shared_memory_communicator(group_of_processes(1));
   EXPECT_TRUE(next.ok());
   EXPECT_EQ(segments_left(), 0);
 }

@@ -6,7 +6,6 @@
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <functional>
@@ -16,75 +15,41 @@
 #include "shard_server/collectives/group_communicators.h"
 #include "shard_server/collectives/tcp.h"
 #include "shard_server/collectives/tcp_mesh.h"
-#include "tests/support/rank_threads.h"
+#include "tests/support/rank_processes.h"
 
 namespace krait::collectives {
 namespace {
 
-Options group_of(int world) {
-  Options options = fresh_options(world, ReduceOrder::kRankOrder);
-  options.max_rows = 64;
-  options.max_width = 256;
-  return options;
-}
-
-pid_t fork_rank(Options options, int rank, const std::function<int(Communicator&)>& body) {
-  options.rank = rank;
-  const pid_t child = fork();
-  if (child != 0) return child;
-  auto made = make_tcp_communicator(options);
-  if (!made.ok()) std::fprintf(stderr, "rank %d: %s\n", rank, to_string(made.error()).c_str());
-  _exit(made.ok() ? body(**made) : 100);
-}
-
-int exit_code(pid_t child) {
-  int status = 0;
-  EXPECT_EQ(waitpid(child, &status, 0), child);
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
-}
-
-// 0: every sum right. 1: an error. 2: a wrong sum.
-int sum_often(Communicator& communicator, int rounds) {
-  const int world = communicator.world();
-  for (int round = 0; round < rounds; ++round) {
-    const int64_t rows = round % 7 + 1;
-    std::vector<float> data(static_cast<size_t>(rows) * 256, static_cast<float>(communicator.rank() + round));
-    if (!communicator.all_reduce(rows, 256, data.data(), data.data()).ok()) return 1;
-    for (const float value : data) {
-      if (value != static_cast<float>(world * (world - 1) / 2 + round * world)) return 2;
-    }
-  }
-  return 0;
-}
-
 TEST(Tcp, ProcessesSum) {
   for (const int world : {1, 2, 5}) {
-    const Options options = group_of(world);
+    const Options options = group_of_processes(world);
     std::vector<pid_t> children;
     for (int rank = 0; rank < world; ++rank)
-      children.push_back(fork_rank(options, rank, [](Communicator& c) { return sum_often(c, 200); }));
+      children.push_back(
+          fork_rank(make_tcp_communicator, options, rank, [](Communicator& c) { return sum_often(c, 200); }));
     for (const pid_t child : children)
       EXPECT_EQ(exit_code(child), 0);
   }
 }
 
 TEST(Tcp, RankZeroMayComeLast) {
-  const Options options = group_of(2);
-  const pid_t other = fork_rank(options, 1, [](Communicator& c) { return sum_often(c, 3); });
+  const Options options = group_of_processes(2);
+  const pid_t other = fork_rank(make_tcp_communicator, options, 1, [](Communicator& c) { return sum_often(c, 3); });
   usleep(50'000);
-  EXPECT_EQ(exit_code(fork_rank(options, 0, [](Communicator& c) { return sum_often(c, 3); })), 0);
+  EXPECT_EQ(exit_code(fork_rank(make_tcp_communicator, options, 0, [](Communicator& c) { return sum_often(c, 3); })),
+            0);
   EXPECT_EQ(exit_code(other), 0);
 }
 
 // Starts three ranks that sum for ever, sends `signal` to one of them; the codes of the others' errors.
 std::vector<int> codes_after(int signal, int victim, int64_t timeout_ns) {
-  Options options = group_of(3);
+  Options options = group_of_processes(3);
   options.timeout_ns = timeout_ns;
   void* const shared = mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   auto* const running = new (shared) std::atomic<int>(0);
   std::vector<pid_t> children;
   for (int rank = 0; rank < 3; ++rank) {
-    children.push_back(fork_rank(options, rank, [running](Communicator& communicator) {
+    children.push_back(fork_rank(make_tcp_communicator, options, rank, [running](Communicator& communicator) {
       if (sum_often(communicator, 10) != 0) return 200;
       running->fetch_add(1);
       const int result = sum_often(communicator, 1'000'000'000);
@@ -124,7 +89,7 @@ TEST(Tcp, AStoppedRankFailsTheOthersAtTheDeadline) {
 }
 
 TEST(Tcp, StrangersAreShownOutAndHarmNothing) {
-  const Options options = group_of(3);
+  const Options options = group_of_processes(3);
   std::vector<Fd> guests;
   const SteadyClock clock;
   const auto knock = [&](std::string_view words) {
@@ -156,7 +121,7 @@ TEST(Tcp, StrangersAreShownOutAndHarmNothing) {
 }
 
 TEST(Tcp, RanksOfAnotherEpochAreShownOutAndTheirTurnComes) {
-  const Options first = group_of(2);
+  const Options first = group_of_processes(2);
   Options second = first;
   second.epoch = random_u64();
   // The second forming's rank 1 knocks while rank 0 waits for the first one's.
@@ -187,7 +152,7 @@ TEST(Tcp, RanksOfAnotherEpochAreShownOutAndTheirTurnComes) {
 // Whoever knows the epoch is a rank, but what it sends is checked all the same: a plain program plays rank 1.
 TEST(Tcp, FramesThatNoRankSendsFailTheGroup) {
   for (const size_t bytes : {size_t{96}, size_t{100'000}}) {
-    Options options = group_of(2);
+    Options options = group_of_processes(2);
     std::thread honest([&] {
       auto made = make_tcp_communicator(options);
       ASSERT_TRUE(made.ok()) << to_string(made.error());
@@ -211,7 +176,7 @@ TEST(Tcp, FramesThatNoRankSendsFailTheGroup) {
 
 // A link that is cut loses packets without a word: here both ends go on reading nothing, so that sends fill up.
 TEST(Tcp, APeerThatReadsNothingIsADeadline) {
-  Options options = group_of(2);
+  Options options = group_of_processes(2);
   options.stage_bytes = limits::kMaxCollectiveStageBytes;
   options.max_rows = 1 << 20;
   std::atomic<bool> done = false;
@@ -237,7 +202,7 @@ TEST(Tcp, APeerThatReadsNothingIsADeadline) {
 
 TEST(Tcp, AMissingRankIsADeadlineThatNamesIt) {
   for (const int present : {0, 1}) {
-    Options options = group_of(2);
+    Options options = group_of_processes(2);
     options.rank = present;
     options.timeout_ns = 50 * kMs;
     const auto made = make_tcp_communicator(options);
@@ -268,7 +233,7 @@ TEST(Tcp, AddressesAreChecked) {
 
 // Ranks 0 and 1 and ranks 2 and 3 also add among themselves.
 TEST(Tcp, PartsOfAGroupFindEachOtherThroughIt) {
-  const Options options = group_of(4);
+  const Options options = group_of_processes(4);
   std::vector<std::thread> ranks;
   for (int rank = 0; rank < 4; ++rank) {
     ranks.emplace_back([&options, rank] {
