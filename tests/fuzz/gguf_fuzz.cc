@@ -1,7 +1,4 @@
 // A GGUF file: what stands before its tensors, every byte of those, every list, the model's config and its tokenizer.
-#include <sys/mman.h>
-#include <unistd.h>
-
 #include <numeric>
 #include <vector>
 
@@ -9,20 +6,14 @@
 #include "common/model/model_config.h"
 #include "common/weights/gguf.h"
 #include "coordinator/tokenizer/gguf_tokenizer.h"
-#include "tests/fuzz/harness.h"
+#include "tests/fuzz/weights_file.h"
 
 namespace krait {
 namespace {
 
-void check_error(const Error& error) {
-  CHECK(error.code == Errc::kCorrupt || error.code == Errc::kUnsupported || error.code == Errc::kIo ||
-        error.code == Errc::kTooLarge);
-  fuzz::check_error_text(error.message, error.param);
-}
-
 template <class T>
 void check_list(const Result<std::vector<T>>& list, int64_t count) {
-  if (!list.ok()) return check_error(list.error());
+  if (!list.ok()) return fuzz::check_file_error(list.error());
   CHECK_EQ(std::ssize(*list), count);
 }
 
@@ -62,13 +53,13 @@ void check_tensors(const GgufFile& file, int64_t file_bytes) {
 
 void check_config(const GgufFile& file) {
   const auto config = parse_model_config(gguf_config_json(file));
-  if (!config.ok()) return check_error(config.error());
+  if (!config.ok()) return fuzz::check_file_error(config.error());
   CHECK_LE(config->vocab_size, limits::kMaxVocab);
 }
 
 void check_tokenizer(const GgufFile& file) {
   const auto tokenizer = tokenizer::load_gguf_tokenizer(file);
-  if (!tokenizer.ok()) return check_error(tokenizer.error());
+  if (!tokenizer.ok()) return fuzz::check_file_error(tokenizer.error());
   if (*tokenizer == nullptr) return;
   const auto ids = (*tokenizer)->encode("a b\xc3\xa9 11", {});
   if (!ids.ok()) return;
@@ -79,11 +70,8 @@ void check_tokenizer(const GgufFile& file) {
 }  // namespace
 
 KRAIT_FUZZ(gguf, input) {
-  static const int fd = memfd_create("fuzz", 0);
-  CHECK_EQ(ftruncate(fd, 0), 0);
-  CHECK_EQ(pwrite(fd, input.data(), input.size(), 0), static_cast<ssize_t>(input.size()));
-  const auto file = GgufFile::open(fmt::format("/proc/self/fd/{}", fd));
-  if (!file.ok()) return check_error(file.error());
+  const auto file = GgufFile::open(fuzz::file_of(input));
+  if (!file.ok()) return fuzz::check_file_error(file.error());
   check_metadata(**file);
   check_tensors(**file, static_cast<int64_t>(input.size()));
   check_config(**file);

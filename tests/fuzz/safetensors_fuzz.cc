@@ -1,23 +1,14 @@
-// A safetensors file: the whole of it through a mapping, or ("H" first) eight bytes of data size and the header alone,
+// A safetensors file: the whole of it, or ("H" first) eight bytes of data size and the header alone,
 // so that sizes far beyond an input's are reached too.
-#include <sys/mman.h>
-#include <unistd.h>
-
 #include <numeric>
 #include <vector>
 
 #include "common/weights/safetensors.h"
 #include "common/weights/safetensors_header.h"
-#include "tests/fuzz/harness.h"
+#include "tests/fuzz/weights_file.h"
 
 namespace krait {
 namespace {
-
-void check_error(const Error& error) {
-  CHECK(error.code == Errc::kCorrupt || error.code == Errc::kUnsupported || error.code == Errc::kIo ||
-        error.code == Errc::kTooLarge);
-  fuzz::check_error_text(error.message, error.param);
-}
 
 int64_t bytes_of(DType dtype, const Shape& shape) {
   int64_t bytes = dtype_bytes(dtype);
@@ -32,7 +23,7 @@ void run_header(fuzz::Input input) {
   fuzz::Source source(input);
   const auto data_bytes = static_cast<int64_t>(source.take<uint64_t>() >> 2);
   const auto entries = parse_safetensors_header(fuzz::text(source.rest()), data_bytes, "FILE");
-  if (!entries.ok()) return check_error(entries.error());
+  if (!entries.ok()) return fuzz::check_file_error(entries.error());
   int64_t at = 0;
   for (const auto& entry : *entries) {
     CHECK_EQ(entry.begin, at);
@@ -43,11 +34,8 @@ void run_header(fuzz::Input input) {
 }
 
 void run_file(fuzz::Input input) {
-  static const int fd = memfd_create("fuzz", 0);
-  CHECK_EQ(ftruncate(fd, 0), 0);
-  CHECK_EQ(pwrite(fd, input.data(), input.size(), 0), static_cast<ssize_t>(input.size()));
-  const auto file = SafetensorsFile::open(fmt::format("/proc/self/fd/{}", fd));
-  if (!file.ok()) return check_error(file.error());
+  const auto file = SafetensorsFile::open(fuzz::file_of(input));
+  if (!file.ok()) return fuzz::check_file_error(file.error());
   int64_t all_bytes = 0;
   unsigned sum = 0;  // Every byte is read.
   for (const auto& [name, view] : (*file)->tensors()) {
