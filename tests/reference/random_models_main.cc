@@ -34,12 +34,8 @@ void make(const std::string& folder, std::string_view architecture, uint64_t see
   options.model_dir = folder;
   EngineGroup group(options);
   group.keep_logits();
-  wire::SamplingParams scored;
-  scored.temperature = 0;
-  scored.prompt_logprobs = true;
-  scored.logprobs = 0;
   std::vector<float> logits;
-  for (const auto& row : run_sequence(group, 0, ids, 33, 1, scored).prompt_logits)
+  for (const auto& row : run_sequence(group, 0, ids, 33, 1, scored_greedily()).prompt_logits)
     logits.insert(logits.end(), row.begin(), row.end());
   write<int32_t>(folder + "/ids.bin", ids);
   write<float>(folder + "/logits.bin", logits);

@@ -125,6 +125,14 @@ shard::WholeState EngineGroup::state(int32_t slot, int64_t tokens) const {
   return whole_state(engines, slot, tokens);
 }
 
+wire::SamplingParams scored_greedily() {
+  wire::SamplingParams sampling;
+  sampling.temperature = 0;
+  sampling.prompt_logprobs = true;
+  sampling.logprobs = 0;
+  return sampling;
+}
+
 SequenceResult run_sequence(EngineGroup& group, int32_t slot, const std::vector<int32_t>& prompt, int64_t chunk,
                             uint32_t generate, const wire::SamplingParams& sampling) {
   SequenceResult result;

@@ -70,6 +70,8 @@ struct SequenceResult final {
 
   friend bool operator==(const SequenceResult&, const SequenceResult&) = default;
 };
+/// Greedy, and every token of the prompt scored, so that each row has its logits computed.
+wire::SamplingParams scored_greedily();
 SequenceResult run_sequence(EngineGroup& group, int32_t slot, const std::vector<int32_t>& prompt, int64_t chunk,
                             uint32_t generate, const wire::SamplingParams& sampling);
 

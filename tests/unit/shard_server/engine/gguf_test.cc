@@ -155,11 +155,7 @@ std::vector<std::vector<float>> logits_of(const std::string& model, int world, D
   options.dtype = dtype;
   EngineGroup group(options);
   group.keep_logits();
-  wire::SamplingParams scored;
-  scored.temperature = 0;
-  scored.prompt_logprobs = true;
-  scored.logprobs = 0;
-  auto run = run_sequence(group, 0, {7, 400, 33, 33, 5, 120, 2, 9}, 4, 6, scored);
+  auto run = run_sequence(group, 0, {7, 400, 33, 33, 5, 120, 2, 9}, 4, 6, scored_greedily());
   run.prompt_logits.insert(run.prompt_logits.end(), run.decode_logits.begin(), run.decode_logits.end());
   return run.prompt_logits;
 }

@@ -65,12 +65,8 @@ void check_prompt(EngineGroup& group, const Reference& reference, const std::str
   const auto greedy = reference.ints(prompt + ".greedy");
   const auto greedy_logits = reference.floats(prompt + ".greedy_logits");
   const auto vocab = static_cast<size_t>(group.config().vocab_size);
-  wire::SamplingParams sampling;
-  sampling.temperature = 0;
-  sampling.prompt_logprobs = true;
-  sampling.logprobs = 0;
   const auto length = static_cast<int64_t>(ids.size());
-  const auto got = run_sequence(group, 1, ids, chunk == 0 ? length : chunk, 24, sampling);
+  const auto got = run_sequence(group, 1, ids, chunk == 0 ? length : chunk, 24, scored_greedily());
 
   ASSERT_EQ(got.prompt_logits.size(), ids.size());
   double used = 0;

@@ -21,14 +21,6 @@ namespace {
 // Float32 sums in another order: far below what a misplaced channel does.
 constexpr double kTolerance = 2e-4;
 
-wire::SamplingParams greedy() {
-  wire::SamplingParams sampling;
-  sampling.temperature = 0;
-  sampling.prompt_logprobs = true;
-  sampling.logprobs = 0;
-  return sampling;
-}
-
 SequenceResult run(const std::string& model, int world, DType dtype, const std::vector<int32_t>& prompt, int64_t chunk,
                    std::vector<double> shares = {}) {
   EngineGroupOptions options;
@@ -38,7 +30,7 @@ SequenceResult run(const std::string& model, int world, DType dtype, const std::
   options.shares = std::move(shares);
   EngineGroup group(options);
   group.keep_logits();
-  return run_sequence(group, 1, prompt, chunk, 3, greedy());
+  return run_sequence(group, 1, prompt, chunk, 3, scored_greedily());
 }
 
 double distance(const std::vector<std::vector<float>>& a, const std::vector<std::vector<float>>& b) {
@@ -66,7 +58,7 @@ void check_model(std::string_view architecture, uint64_t seed) {
   EngineGroupOptions crowded;
   crowded.model_dir = folder.path();
   crowded.slots = 8;
-  EXPECT_TRUE(run_among_others(crowded, prompt, 3, greedy()) == whole) << "among others";
+  EXPECT_TRUE(run_among_others(crowded, prompt, 3, scored_greedily()) == whole) << "among others";
   for (int world = 2; world <= 8; ++world) {
     const bool aligned = make_partition(model.config, world)->aligned;
     const auto sharded = run(folder.path(), world, DType::kF32, prompt, 4);

@@ -18,11 +18,9 @@ namespace krait::test {
 namespace {
 
 wire::SamplingParams sampled(uint64_t seed) {
-  wire::SamplingParams sampling;
+  wire::SamplingParams sampling = scored_greedily();
   sampling.temperature = 1;
   sampling.seed = seed;
-  sampling.prompt_logprobs = true;
-  sampling.logprobs = 0;
   return sampling;
 }
 

@@ -17,10 +17,9 @@ std::vector<int32_t> random_tokens(SplitMix64& random, size_t count, uint64_t vo
 }
 
 wire::SamplingParams scored(uint64_t seed) {
-  wire::SamplingParams sampling;
+  wire::SamplingParams sampling = scored_greedily();
   sampling.temperature = 1;
   sampling.seed = seed;
-  sampling.prompt_logprobs = true;
   sampling.logprobs = 2;
   return sampling;
 }

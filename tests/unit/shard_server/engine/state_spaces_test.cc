@@ -31,11 +31,7 @@ std::vector<std::vector<float>> logits_of(const std::string& model, int world) {
   options.world = world;
   EngineGroup group(options);
   group.keep_logits();
-  wire::SamplingParams scored;
-  scored.temperature = 0;
-  scored.prompt_logprobs = true;
-  scored.logprobs = 0;
-  return run_sequence(group, 0, {7, 400, 33, 33, 5, 120}, 4, 3, scored).prompt_logits;
+  return run_sequence(group, 0, {7, 400, 33, 33, 5, 120}, 4, 3, scored_greedily()).prompt_logits;
 }
 
 void expect_same(const std::string& family, const std::string& config) {
