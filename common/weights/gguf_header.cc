@@ -192,6 +192,22 @@ GgufCursor elements_of(const InputFile& file, std::string_view key, const GgufAr
   return in;
 }
 
+/// Elements that are all of one kind of value; `kind` is what errors call it.
+template <class T>
+Result<std::vector<T>> read_elements(const InputFile& file, std::string_view key, const GgufArray& array,
+                                     std::string_view kind) {
+  GgufCursor in = elements_of(file, key, array);
+  std::vector<T> elements;
+  for (int64_t i = 0; i < array.count && in.ok(); ++i) {
+    const GgufValue value = in.value(array.element, limits::kMaxGgufNesting);
+    const T* element = std::get_if<T>(&value);
+    if (element == nullptr && in.ok()) return not_of_kind(file, key, kind);
+    if (in.ok()) elements.push_back(*element);
+  }
+  RETURN_IF_ERROR(in.status());
+  return elements;
+}
+
 }  // namespace
 
 Result<GgufHeader> read_gguf_header(const InputFile& file) {
@@ -217,29 +233,11 @@ Result<std::vector<std::string>> read_gguf_texts(const InputFile& file, std::str
 }
 
 Result<std::vector<int64_t>> read_gguf_integers(const InputFile& file, std::string_view key, const GgufArray& array) {
-  GgufCursor in = elements_of(file, key, array);
-  std::vector<int64_t> numbers;
-  for (int64_t i = 0; i < array.count && in.ok(); ++i) {
-    const GgufValue value = in.value(array.element, limits::kMaxGgufNesting);
-    const int64_t* number = std::get_if<int64_t>(&value);
-    if (number == nullptr && in.ok()) return not_of_kind(file, key, "integers");
-    if (in.ok()) numbers.push_back(*number);
-  }
-  RETURN_IF_ERROR(in.status());
-  return numbers;
+  return read_elements<int64_t>(file, key, array, "integers");
 }
 
 Result<std::vector<double>> read_gguf_numbers(const InputFile& file, std::string_view key, const GgufArray& array) {
-  GgufCursor in = elements_of(file, key, array);
-  std::vector<double> numbers;
-  for (int64_t i = 0; i < array.count && in.ok(); ++i) {
-    const GgufValue value = in.value(array.element, limits::kMaxGgufNesting);
-    const double* number = std::get_if<double>(&value);
-    if (number == nullptr && in.ok()) return not_of_kind(file, key, "fractions");
-    if (in.ok()) numbers.push_back(*number);
-  }
-  RETURN_IF_ERROR(in.status());
-  return numbers;
+  return read_elements<double>(file, key, array, "fractions");
 }
 
 }  // namespace krait
