@@ -57,12 +57,16 @@ Error protocol(std::string words) {
   return Error{Errc::kProtocol, std::move(words), ""};
 }
 
-Status send_answer(int fd, const Status& status, const Patience& patience) {
+Answer answer_of(const Status& status) {
   Answer answer;
-  if (!status.ok()) {
-    answer.code = static_cast<int64_t>(status.error().code);
-    put_text(answer.words, status.error().message);
-  }
+  if (status.ok()) return answer;
+  answer.code = static_cast<int64_t>(status.error().code);
+  put_text(answer.words, status.error().message);
+  return answer;
+}
+
+Status send_answer(int fd, const Status& status, const Patience& patience) {
+  const Answer answer = answer_of(status);
   return send_whole(fd, &answer, sizeof answer, patience);
 }
 
@@ -103,7 +107,8 @@ class Forming final {
   Status check(const Hello& hello, int first_rank) const;
   Result<Fd> greet(int peer, const std::string& address, Channel channel);
   Status greet_both(int peer, const std::string& address);
-  bool has_all_from(int first_rank) const;
+  /// Of the ranks from `first_rank` on, the first without both connections; the world where there is none.
+  int first_missing(int first_rank) const;
   void tell_all(const Status& status);
 
   const Options& options_;
@@ -182,22 +187,19 @@ Result<Fd> Forming::greet(int peer, const std::string& address, Channel channel)
   return fd;
 }
 
-bool Forming::has_all_from(int first_rank) const {
+int Forming::first_missing(int first_rank) const {
   for (int peer = first_rank; peer < world_; ++peer) {
     const auto at = static_cast<size_t>(peer);
-    if (!mesh_.data[at].is_open() || !mesh_.control[at].is_open()) return false;
+    if (!mesh_.data[at].is_open() || !mesh_.control[at].is_open()) return peer;
   }
-  return true;
+  return world_;
 }
 
 // Takes the connections of all ranks from `first_rank` on. Strangers may come meanwhile: each has a place among a few
 // guests until it has said Hello, and the one that has had it for longest gives it up.
 Status Forming::accept_from(int first_rank) {
   std::deque<Guest> guests;
-  while (!has_all_from(first_rank)) {
-    int missing = first_rank;
-    while (mesh_.control[static_cast<size_t>(missing)].is_open() && mesh_.data[static_cast<size_t>(missing)].is_open())
-      ++missing;
+  for (int missing = first_missing(first_rank); missing < world_; missing = first_missing(missing)) {
     RETURN_IF_ERROR(patience_.check(fmt::format("rank {} did not come", missing)));
     std::vector<pollfd> fds{{listener_->fd(), POLLIN, 0}};
     for (const Guest& guest : guests)
@@ -255,10 +257,8 @@ Status Forming::check(const Hello& hello, int first_rank) const {
 }
 
 void Forming::tell_all(const Status& status) {
+  const Answer answer = answer_of(status);
   for (const Fd& fd : mesh_.data) {
-    Answer answer;
-    answer.code = static_cast<int64_t>(status.error().code);
-    put_text(answer.words, status.error().message);
     if (fd.is_open()) send(fd.get(), &answer, sizeof answer, MSG_NOSIGNAL | MSG_DONTWAIT);
   }
 }
