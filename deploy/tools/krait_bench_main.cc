@@ -1,11 +1,11 @@
 // krait-bench: what a model costs on this machine, under the loads of a server.
 #include <algorithm>
-#include <charconv>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "common/base/limits.h"
+#include "common/base/number_list.h"
 #include "common/base/process.h"
 #include "common/base/settings.h"
 #include "common/base/units.h"
@@ -60,23 +60,14 @@ Result<bool> read_options(int argc, char** argv, Options& o) {
   return settings.parse(argc, argv);
 }
 
-/// "1,4,16" as numbers.
 Result<std::vector<int64_t>> parse_batches(const std::string& text) {
-  std::vector<int64_t> batches;
-  for (size_t begin = 0; begin <= text.size();) {
-    const size_t end = std::min(text.find(',', begin), text.size());
-    int64_t batch = 0;
-    const auto [stop, error] = std::from_chars(text.data() + begin, text.data() + end, batch);
-    if (error != std::errc() || stop != text.data() + end || batch < 1 || batch > limits::kDefaultMaxSlots) {
-      return Error{
-          Errc::kInvalidArgument,
-          fmt::format("--batch '{}' is no list of numbers from 1 to {}, as 1,4,16", text, limits::kDefaultMaxSlots),
-          "batch"};
-    }
-    batches.push_back(batch);
-    begin = end + 1;
-  }
-  return batches;
+  auto batches = parse_number_list<int64_t>(text);
+  const auto is_batch = [](int64_t batch) { return batch >= 1 && batch <= limits::kDefaultMaxSlots; };
+  if (batches && std::all_of(batches->begin(), batches->end(), is_batch)) return std::move(*batches);
+  return Error{
+      Errc::kInvalidArgument,
+      fmt::format("--batch '{}' is no list of numbers from 1 to {}, as 1,4,16", text, limits::kDefaultMaxSlots),
+      "batch"};
 }
 
 struct Model final {

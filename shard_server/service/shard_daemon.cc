@@ -4,12 +4,12 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 #include <utility>
 
 #include "common/base/check.h"
 #include "common/base/limits.h"
 #include "common/base/log.h"
+#include "common/base/number_list.h"
 #include "common/base/process.h"
 #include "common/base/rng.h"
 #include "common/base/settings.h"
@@ -33,20 +33,12 @@ bool is_own_fault(Errc code) {
          code == Errc::kInvalidArgument || code == Errc::kIo || code == Errc::kNotFound;
 }
 
-/// "3,1" as numbers. What they mean for a model, make_partition checks.
+/// None: equal parts. What the numbers mean for a model, make_partition checks.
 Result<std::vector<double>> parse_shares(const std::string& text) {
-  std::vector<double> shares;
-  for (size_t begin = 0; !text.empty() && begin <= text.size();) {
-    const size_t end = std::min(text.find(',', begin), text.size());
-    double share = 0;
-    const auto [stop, error] = std::from_chars(text.data() + begin, text.data() + end, share);
-    if (error != std::errc() || stop != text.data() + end) {
-      return Error{Errc::kInvalidArgument, fmt::format("--shares '{}' is no list of numbers, as 3,1", text), "shares"};
-    }
-    shares.push_back(share);
-    begin = end + 1;
-  }
-  return shares;
+  if (text.empty()) return std::vector<double>();
+  auto shares = parse_number_list<double>(text);
+  if (shares) return std::move(*shares);
+  return Error{Errc::kInvalidArgument, fmt::format("--shares '{}' is no list of numbers, as 3,1", text), "shares"};
 }
 
 }  // namespace
