@@ -21,17 +21,6 @@ namespace krait::collectives {
 
 class TcpSignals final : public Signals {
  public:
-  /// `block` is this rank's own and outlives the object.
-  TcpSignals(Block block, const Options& options, TcpMesh mesh);
-  ~TcpSignals() override;
-
-  void publish(Counter which, const Operation& operation, uint32_t chunk) override;
-  bool reached(Counter which, int64_t steps) override { return first_behind(which, steps) < 0; }
-  Status wait(Counter which, int64_t steps, int64_t deadline_ns) override;
-  Status flush(int64_t deadline_ns) override;
-  void fail(Errc code, std::string_view reason) override;
-
- private:
   /// What travels: this, then `bytes` of the sender's stage from `offset` on.
   struct Frame final {
     uint32_t magic = kFrameMagic;
@@ -44,6 +33,17 @@ class TcpSignals final : public Signals {
   };
   static constexpr uint32_t kFrameMagic = 0x4B524602;  // "KRF" and the format's version
 
+  /// `block` is this rank's own and outlives the object.
+  TcpSignals(Block block, const Options& options, TcpMesh mesh);
+  ~TcpSignals() override;
+
+  void publish(Counter which, const Operation& operation, uint32_t chunk) override;
+  bool reached(Counter which, int64_t steps) override { return first_behind(which, steps) < 0; }
+  Status wait(Counter which, int64_t steps, int64_t deadline_ns) override;
+  Status flush(int64_t deadline_ns) override;
+  void fail(Errc code, std::string_view reason) override;
+
+ private:
   struct Outgoing final {
     Frame frame;
     const std::byte* payload = nullptr;  // in the stage, which stays until all have consumed it

@@ -103,6 +103,13 @@ TEST(ChatTemplate, BlocksTakeOfTheStackAsCallsDo) {
     ends += "{% endif %}";
   }
   EXPECT_FALSE(render("{% macro m() %}" + ifs + "{{ m() }}" + ends + "{% endmacro %}{{ m() }}").ok());
+  const auto calls = [&](int count) {
+    return render(
+        fmt::format("{{% macro m(n) %}}{}{{% if n %}}{{{{ m(n - 1) }}}}{{% endif %}}{}{{% endmacro %}}{{{{ m({}) }}}}",
+                    ifs, ends, count));
+  };
+  EXPECT_TRUE(calls(5).ok());
+  EXPECT_FALSE(calls(20).ok()) << "20 calls and 1,800 blocks inside each other";
 }
 
 TEST(ChatTemplate, WidthsAndStridesAtTheEndsOf64Bits) {

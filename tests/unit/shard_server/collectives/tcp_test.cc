@@ -15,6 +15,7 @@
 #include "shard_server/collectives/group_communicators.h"
 #include "shard_server/collectives/tcp.h"
 #include "shard_server/collectives/tcp_mesh.h"
+#include "shard_server/collectives/tcp_signals.h"
 #include "tests/support/rank_processes.h"
 
 namespace krait::collectives {
@@ -150,28 +151,47 @@ TEST(Tcp, RanksOfAnotherEpochAreShownOutAndTheirTurnComes) {
 }
 
 // Whoever knows the epoch is a rank, but what it sends is checked all the same: a plain program plays rank 1.
+void expect_refused_by_rank_0(std::string_view sent, const std::string& what) {
+  Options options = group_of_processes(2);
+  std::thread honest([&] {
+    auto made = make_tcp_communicator(options);
+    ASSERT_TRUE(made.ok()) << to_string(made.error());
+    (*made)->set_deadline_ns(SteadyClock().now_ns() + 60 * kSecond);
+    float value = 1;
+    const Status status = (*made)->all_reduce(1, 1, &value, &value);
+    ASSERT_FALSE(status.ok()) << what;
+    EXPECT_EQ(status.error().code, Errc::kProtocol) << what << ": " << to_string(status.error());
+  });
+  Options mine = options;
+  mine.rank = 1;
+  const SteadyClock clock;
+  const Patience patience{clock, clock.now_ns() + 10 * kSecond};
+  auto mesh = form_tcp_mesh(mine, block_config(mine), patience);
+  ASSERT_TRUE(mesh.ok()) << to_string(mesh.error());
+  EXPECT_TRUE(send_whole(mesh->data[0].get(), sent.data(), sent.size(), patience).ok());
+  honest.join();
+}
+
 TEST(Tcp, FramesThatNoRankSendsFailTheGroup) {
-  for (const size_t bytes : {size_t{96}, size_t{100'000}}) {
-    Options options = group_of_processes(2);
-    std::thread honest([&] {
-      auto made = make_tcp_communicator(options);
-      ASSERT_TRUE(made.ok()) << to_string(made.error());
-      (*made)->set_deadline_ns(SteadyClock().now_ns() + 60 * kSecond);
-      float value = 1;
-      const Status status = (*made)->all_reduce(1, 1, &value, &value);
-      ASSERT_FALSE(status.ok());
-      EXPECT_EQ(status.error().code, Errc::kProtocol) << to_string(status.error());
-    });
-    Options mine = options;
-    mine.rank = 1;
-    const SteadyClock clock;
-    const Patience patience{clock, clock.now_ns() + 10 * kSecond};
-    auto mesh = form_tcp_mesh(mine, block_config(mine), patience);
-    ASSERT_TRUE(mesh.ok()) << to_string(mesh.error());
-    const std::vector<char> noise(bytes, 'n');
-    EXPECT_TRUE(send_whole(mesh->data[0].get(), noise.data(), noise.size(), patience).ok());
-    honest.join();
-  }
+  for (const size_t bytes : {size_t{96}, size_t{100'000}})
+    expect_refused_by_rank_0(std::string(bytes, 'n'), "noise");
+}
+
+TEST(Tcp, FramesOutOfTurnFailTheGroup) {
+  using Frame = TcpSignals::Frame;
+  const auto refused = [](const char* what, const std::function<void(Frame&)>& change) {
+    Frame frame;
+    frame.which = Counter::kPosted;
+    change(frame);
+    expect_refused_by_rank_0({reinterpret_cast<const char*>(&frame), sizeof frame}, what);
+  };
+  refused("a later step", [](Frame& frame) { frame.step = 1; });
+  refused("an earlier step", [](Frame& frame) { frame.step = -1; });
+  refused("a sum before its part", [](Frame& frame) { frame.which = Counter::kReduced; });
+  refused("more than was posted is consumed", [](Frame& frame) { frame.consumed = 2; });
+  refused("no counter", [](Frame& frame) { frame.which = static_cast<Counter>(9); });
+  refused("before the stage", [](Frame& frame) { frame.offset = -1; });
+  refused("behind the stage", [](Frame& frame) { frame.bytes = int64_t{1} << 40; });
 }
 
 // A link that is cut loses packets without a word: here both ends go on reading nothing, so that sends fill up.
@@ -212,6 +232,16 @@ TEST(Tcp, AMissingRankIsADeadlineThatNamesIt) {
       EXPECT_NE(made.error().message.find("rank 1"), std::string::npos) << made.error().message;
     }
   }
+}
+
+TEST(Tcp, OfSeveralRanksTheMissingOneIsNamed) {
+  Options options = group_of_processes(3);
+  options.timeout_ns = 300 * kMs;
+  const pid_t other = fork_rank(make_tcp_communicator, options, 1, [](Communicator&) { return 0; });
+  const auto made = make_tcp_communicator(options);
+  ASSERT_FALSE(made.ok());
+  EXPECT_NE(made.error().message.find("rank 2"), std::string::npos) << made.error().message;
+  EXPECT_EQ(exit_code(other), 100);
 }
 
 TEST(Tcp, AddressesAreChecked) {
