@@ -157,6 +157,7 @@ inline constexpr int kLogitRowsPerPass = 32;                   // rows of lm_hea
 
 // Collectives.
 inline constexpr int kMaxCollectiveTickets = 8;               // operations in flight of one rank
+inline constexpr int64_t kOverlapRows = 64;                   // of a step whose halves take turns between hosts
 inline constexpr int64_t kCollectiveStageBytes = 256 * kKiB;  // of a rank's part, on the way in one step
 inline constexpr int64_t kMinCollectiveStageBytes = 512;      // a codec's block and the exact lanes
 inline constexpr int64_t kMaxCollectiveStageBytes = 4 * kMiB;

@@ -2,6 +2,10 @@
 
 namespace krait::shard {
 
+Status Block::complete(const BlockContext&, const Batch&) const {
+  return {};
+}
+
 void Block::export_state(const SlotState&, WholeState&) const {}
 
 #define BLOCK(kind, maker) Result<std::unique_ptr<Block>> maker(const BlockSource& source);

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 
 #include "common/base/check.h"
@@ -50,6 +51,13 @@ class Scratch final {
   int64_t used_ = 0;
 };
 
+/// The sum over ranks that a block ends with. It travels between the block's start and complete, while other rows are
+/// computed.
+struct HiddenSum final {
+  float* rows = nullptr;                      // room for BlockNeeds::sum_width floats a row
+  std::optional<collectives::Ticket> ticket;  // begun, not finished
+};
+
 /// What a block runs on. Rows are float32 and the same on every rank.
 struct BlockContext final {
   kernels::Stream& stream;
@@ -60,6 +68,7 @@ struct BlockContext final {
   float* h;      // [rows][H]: the residual stream
   float* first;  // [rows][H]: the embeddings, kept for shared transformers; null where there are none
   float* side;   // [rows][H]: what a shared transformer hands to the mixer after it; null where there are none
+  HiddenSum& sum;
   std::span<std::byte> scratch;                             // as many bytes as the hungriest block asked for
   std::span<std::byte> gemm_workspace;                      // enough for every product of every block
   collectives::Codec codec = collectives::Codec::kFloat32;  // of hidden sums: those that go into the residual stream
@@ -69,6 +78,7 @@ struct BlockContext final {
 struct BlockNeeds final {
   int64_t scratch_bytes = 0;
   int64_t gemm_workspace_bytes = 0;
+  int64_t sum_width = 0;   // of HiddenSum::rows
   bool side_rows = false;  // BlockContext::first and side
 };
 
@@ -84,8 +94,12 @@ class Block {
  public:
   virtual ~Block() = default;
   virtual BlockNeeds needs(int64_t max_rows) const = 0;
-  /// Updates context.h, and the states of the batch's output slots. Errors are those of the collectives.
-  virtual Status forward(const BlockContext& context, const Batch& batch) const = 0;
+  /// Computes until nothing is left but what hangs on context.sum, which is then on its way, and updates the states of
+  /// the batch's output slots. Other rows may start before these complete. Errors are those of the collectives.
+  virtual Status start(const BlockContext& context, const Batch& batch) const = 0;
+  /// Waits for context.sum and takes it in: context.h (or side) is then the block's result. After start, with the same
+  /// arguments.
+  virtual Status complete(const BlockContext& context, const Batch& batch) const;
   /// Writes this rank's part of its layer's state. Blocks without a state have nothing to write.
   virtual void export_state(const SlotState& slot, WholeState& whole) const;
 };

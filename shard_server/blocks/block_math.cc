@@ -1,6 +1,7 @@
 #include "shard_server/blocks/block_math.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "kernels/conv/causal_conv1d.h"
 #include "kernels/norm/rms_norm.h"
@@ -54,21 +55,34 @@ void mixer_input(const BlockContext& context, bool follows_shared, const float* 
                                      .out_stride = hidden});
 }
 
-Status sum_over_ranks(const BlockContext& context, const Rows& data, int64_t rows, int64_t exact_lanes) {
+Status begin_hidden_sum(const BlockContext& context, const Rows& data, int64_t rows, int64_t exact_lanes) {
   if (context.communicator.world() == 1) return {};
-  return context.communicator.all_reduce(rows, data.stride, data.data, data.data, {context.codec, exact_lanes});
+  ASSIGN_OR_RETURN(context.sum.ticket, context.communicator.begin_all_reduce(rows, data.stride, data.data, data.data,
+                                                                             {context.codec, exact_lanes}));
+  return {};
 }
 
-Status add_product_to_residual(const BlockContext& context, const Rows& a, int64_t rows,
-                               const kernels::PackedMatrix& weights, const float* bias, const Rows& delta) {
+Status finish_hidden_sum(const BlockContext& context) {
+  const auto ticket = std::exchange(context.sum.ticket, std::nullopt);
+  return ticket ? context.communicator.finish(*ticket) : Status{};
+}
+
+Status begin_residual_product(const BlockContext& context, const Rows& a, int64_t rows,
+                              const kernels::PackedMatrix& weights, const float* bias) {
   if (context.communicator.world() == 1) {
     // The same additions in the same order, while the sums are still in registers.
     product(context, a, rows, weights, {context.h, weights.n}, bias, true);
     return {};
   }
+  const Rows delta{context.sum.rows, weights.n};
   product(context, a, rows, weights, delta);
-  RETURN_IF_ERROR(sum_over_ranks(context, delta, rows));
-  add_to_residual(context, delta, bias, weights.n, rows);
+  return begin_hidden_sum(context, delta, rows);
+}
+
+Status finish_residual_product(const BlockContext& context, const float* bias, int64_t hidden, int64_t rows) {
+  if (context.communicator.world() == 1) return {};
+  RETURN_IF_ERROR(finish_hidden_sum(context));
+  add_to_residual(context, {context.sum.rows, hidden}, bias, hidden, rows);
   return {};
 }
 

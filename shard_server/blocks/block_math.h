@@ -28,13 +28,16 @@ int64_t product_workspace_bytes(int64_t max_rows, std::span<const kernels::Packe
 void mixer_input(const BlockContext& context, bool follows_shared, const float* norm, float eps, int64_t hidden,
                  int64_t rows, float* u);
 
-/// data[rows][stride] = its sum over all ranks, whose parts travel as the group's codec for hidden sums has it, but for
-/// the last `exact_lanes` of a row; a rank alone has it already.
-Status sum_over_ranks(const BlockContext& context, const Rows& data, int64_t rows, int64_t exact_lanes = 0);
+/// Begins data[rows][stride] = its sum over all ranks, whose parts travel as the group's codec for hidden sums has it,
+/// but for the last `exact_lanes` of a row; a rank alone has it already.
+Status begin_hidden_sum(const BlockContext& context, const Rows& data, int64_t rows, int64_t exact_lanes = 0);
+/// Waits for it, if there is one.
+Status finish_hidden_sum(const BlockContext& context);
 
-/// h += sum over ranks of (a weights^T) + bias. `delta` is room for [rows][H].
-Status add_product_to_residual(const BlockContext& context, const Rows& a, int64_t rows,
-                               const kernels::PackedMatrix& weights, const float* bias, const Rows& delta);
+/// The end of a block's start, and its complete: h += sum over ranks of (a weights^T) + bias. The sum has [rows][H].
+Status begin_residual_product(const BlockContext& context, const Rows& a, int64_t rows,
+                              const kernels::PackedMatrix& weights, const float* bias);
+Status finish_residual_product(const BlockContext& context, const float* bias, int64_t hidden, int64_t rows);
 
 /// h += delta + bias, H columns.
 void add_to_residual(const BlockContext& context, const Rows& delta, const float* bias, int64_t hidden, int64_t rows);

@@ -19,7 +19,7 @@ class EmbeddingBlock final : public Block {
 
   BlockNeeds needs(int64_t max_rows) const override { return {.scratch_bytes = max_rows * row_bytes_}; }
 
-  Status forward(const BlockContext& context, const Batch& batch) const override {
+  Status start(const BlockContext& context, const Batch& batch) const override {
     CHECK_LE(batch.rows() * row_bytes_, static_cast<int64_t>(context.scratch.size()));
     std::byte* const rows = context.scratch.data();
     RETURN_IF_ERROR(read_rows(context.stream, batch.ids, rows));

@@ -54,7 +54,8 @@ class MambaBlock final : public Block {
         state_(state) {}
 
   BlockNeeds needs(int64_t max_rows) const override;
-  Status forward(const BlockContext& context, const Batch& batch) const override;
+  Status start(const BlockContext& context, const Batch& batch) const override;
+  Status complete(const BlockContext& context, const Batch& batch) const override;
   void export_state(const SlotState& slot, WholeState& whole) const override;
 
  private:
@@ -87,7 +88,8 @@ class MambaBlock final : public Block {
 
 BlockNeeds MambaBlock::needs(int64_t max_rows) const {
   BlockNeeds needs;
-  needs.scratch_bytes = 2 * Scratch::bytes_of(max_rows * hidden_) + 3 * Scratch::bytes_of(max_rows * layout_.padded()) +
+  needs.sum_width = hidden_;
+  needs.scratch_bytes = Scratch::bytes_of(max_rows * hidden_) + 3 * Scratch::bytes_of(max_rows * layout_.padded()) +
                         Scratch::bytes_of(max_rows * dt_b_c_width());
   std::vector<const PackedMatrix*> matrices{&w_.in_proj_x, &w_.out_proj};
   for (size_t part = 0; part < layout_.parts().size(); ++part) {
@@ -155,12 +157,11 @@ void MambaBlock::scan(const BlockContext& context, const Batch& batch, size_t in
   kernels::selective_scan(context.stream, args);
 }
 
-Status MambaBlock::forward(const BlockContext& context, const Batch& batch) const {
+Status MambaBlock::start(const BlockContext& context, const Batch& batch) const {
   const int64_t rows = batch.rows();
   const int64_t padded = layout_.padded();
   Scratch scratch(context.scratch);
   const Rows u{scratch.floats(rows * hidden_), hidden_};
-  const Rows delta{scratch.floats(rows * hidden_), hidden_};
   const Rows x{scratch.floats(rows * padded), padded};
   const Rows z{scratch.floats(rows * padded), padded};
   const Rows y{scratch.floats(rows * padded), padded};
@@ -182,7 +183,11 @@ Status MambaBlock::forward(const BlockContext& context, const Batch& batch) cons
   for (size_t part = 0; part < layout_.parts().size(); ++part)
     scan(context, batch, part, x, z, dt_b_c, y);
   layout_.compact(context.stream, y.data, rows);
-  return add_product_to_residual(context, y, rows, w_.out_proj, w_.out_proj_bias, delta);
+  return begin_residual_product(context, y, rows, w_.out_proj, w_.out_proj_bias);
+}
+
+Status MambaBlock::complete(const BlockContext& context, const Batch& batch) const {
+  return finish_residual_product(context, w_.out_proj_bias, hidden_, batch.rows());
 }
 
 void MambaBlock::export_state(const SlotState& slot, WholeState& whole) const {

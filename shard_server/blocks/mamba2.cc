@@ -79,7 +79,8 @@ class Mamba2Block final : public Block {
         state_(state) {}
 
   BlockNeeds needs(int64_t max_rows) const override;
-  Status forward(const BlockContext& context, const Batch& batch) const override;
+  Status start(const BlockContext& context, const Batch& batch) const override;
+  Status complete(const BlockContext& context, const Batch& batch) const override;
   void export_state(const SlotState& slot, WholeState& whole) const override;
 
  private:
@@ -109,8 +110,9 @@ class Mamba2Block final : public Block {
 
 BlockNeeds Mamba2Block::needs(int64_t max_rows) const {
   BlockNeeds needs;
-  for (const int64_t width : {hidden_, delta_width(), shape_.layout.padded(), shape_.conv_width(), shape_.heads.size(),
-                              shape_.heads.size(), sums_width()}) {
+  needs.sum_width = delta_width();
+  for (const int64_t width :
+       {hidden_, shape_.layout.padded(), shape_.conv_width(), shape_.heads.size(), shape_.heads.size(), sums_width()}) {
     needs.scratch_bytes += Scratch::bytes_of(max_rows * width);
   }
   const std::vector<const PackedMatrix*> matrices{&w_.in_proj_z, &w_.in_proj_x,  &w_.in_proj_b,
@@ -196,12 +198,12 @@ Status Mamba2Block::norm_groups(const BlockContext& context, int64_t rows, const
   return {};
 }
 
-Status Mamba2Block::forward(const BlockContext& context, const Batch& batch) const {
+Status Mamba2Block::start(const BlockContext& context, const Batch& batch) const {
   const int64_t rows = batch.rows();
   Scratch scratch(context.scratch);
   const auto buffer = [&](int64_t width) { return Rows{scratch.floats(rows * width), width}; };
   const Rows u = buffer(hidden_);
-  const Rows delta = buffer(delta_width());
+  const Rows delta{context.sum.rows, delta_width()};
   const Rows z = buffer(shape_.layout.padded());
   const Rows xbc = buffer(shape_.conv_width());
   const Rows dt = buffer(shape_.heads.size());
@@ -227,9 +229,16 @@ Status Mamba2Block::forward(const BlockContext& context, const Batch& batch) con
     RETURN_IF_ERROR(norm_groups(context, rows, z, sums));
   }
   shape_.layout.compact(context.stream, z.data, rows);
-  if (!one_group_) return add_product_to_residual(context, z, rows, w_.out_proj, w_.out_proj_bias, delta);
+  if (!one_group_) return begin_residual_product(context, z, rows, w_.out_proj, w_.out_proj_bias);
   product(context, z, rows, w_.out_proj, delta);
-  RETURN_IF_ERROR(sum_over_ranks(context, delta, rows, delta.stride - hidden_));
+  return begin_hidden_sum(context, delta, rows, delta.stride - hidden_);
+}
+
+Status Mamba2Block::complete(const BlockContext& context, const Batch& batch) const {
+  const int64_t rows = batch.rows();
+  if (!one_group_) return finish_residual_product(context, w_.out_proj_bias, hidden_, rows);
+  RETURN_IF_ERROR(finish_hidden_sum(context));
+  const Rows delta{context.sum.rows, delta_width()};
   kernels::scale_by_root_mean(context.stream, {.rows = rows,
                                                .width = hidden_,
                                                .x = delta.data,

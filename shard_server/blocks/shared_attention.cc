@@ -44,7 +44,8 @@ class SharedAttentionBlock final : public Block {
         kv_(kv) {}
 
   BlockNeeds needs(int64_t max_rows) const override;
-  Status forward(const BlockContext& context, const Batch& batch) const override;
+  Status start(const BlockContext& context, const Batch& batch) const override;
+  Status complete(const BlockContext& context, const Batch&) const override { return finish_hidden_sum(context); }
   void export_state(const SlotState& slot, WholeState& whole) const override;
 
  private:
@@ -117,7 +118,7 @@ void SharedAttentionBlock::attend(const BlockContext& context, const Batch& batc
   kernels::paged_attention(context.stream, args);
 }
 
-Status SharedAttentionBlock::forward(const BlockContext& context, const Batch& batch) const {
+Status SharedAttentionBlock::start(const BlockContext& context, const Batch& batch) const {
   const int64_t rows = batch.rows();
   Scratch scratch(context.scratch);
   const auto buffer = [&](int64_t width) { return Rows{scratch.floats(rows * width), width}; };
@@ -146,7 +147,7 @@ Status SharedAttentionBlock::forward(const BlockContext& context, const Batch& b
     attend(context, batch, q, k, v, out);
   }
   product(context, out, rows, w_.o_proj, {context.side, hidden_});
-  return sum_over_ranks(context, {context.side, hidden_}, rows);
+  return begin_hidden_sum(context, {context.side, hidden_}, rows);
 }
 
 void SharedAttentionBlock::export_state(const SlotState& slot, WholeState& whole) const {

@@ -27,7 +27,8 @@ class SharedMlpBlock final : public Block {
       : hidden_(config.hidden_size), norm_eps_(config.shared.norm_eps), w_(weights) {}
 
   BlockNeeds needs(int64_t max_rows) const override;
-  Status forward(const BlockContext& context, const Batch& batch) const override;
+  Status start(const BlockContext& context, const Batch& batch) const override;
+  Status complete(const BlockContext& context, const Batch& batch) const override;
 
  private:
   const int64_t hidden_;
@@ -37,6 +38,7 @@ class SharedMlpBlock final : public Block {
 
 BlockNeeds SharedMlpBlock::needs(int64_t max_rows) const {
   BlockNeeds needs;
+  needs.sum_width = hidden_;
   for (const int64_t width : {hidden_, w_.adapter_a.n, w_.gate_proj.n, w_.up_proj.n})
     needs.scratch_bytes += Scratch::bytes_of(max_rows * width);
   const std::vector<const PackedMatrix*> matrices{&w_.gate_proj, &w_.adapter_a, &w_.gate_adapter_b, &w_.down_proj,
@@ -46,7 +48,7 @@ BlockNeeds SharedMlpBlock::needs(int64_t max_rows) const {
   return needs;
 }
 
-Status SharedMlpBlock::forward(const BlockContext& context, const Batch& batch) const {
+Status SharedMlpBlock::start(const BlockContext& context, const Batch& batch) const {
   const int64_t rows = batch.rows();
   Scratch scratch(context.scratch);
   const auto buffer = [&](int64_t width) { return Rows{scratch.floats(rows * width), width}; };
@@ -72,9 +74,14 @@ Status SharedMlpBlock::forward(const BlockContext& context, const Batch& batch) 
   }
   kernels::gelu_gate(context.stream,
                      {.rows = rows, .width = gate.stride, .gate = gate.data, .up = up.data, .stride = gate.stride});
-  product(context, gate, rows, w_.down_proj, u);
-  RETURN_IF_ERROR(sum_over_ranks(context, u, rows));
-  product(context, u, rows, w_.linear, side);
+  const Rows down{context.sum.rows, hidden_};
+  product(context, gate, rows, w_.down_proj, down);
+  return begin_hidden_sum(context, down, rows);
+}
+
+Status SharedMlpBlock::complete(const BlockContext& context, const Batch& batch) const {
+  RETURN_IF_ERROR(finish_hidden_sum(context));
+  product(context, {context.sum.rows, hidden_}, batch.rows(), w_.linear, {context.side, hidden_});
   return {};
 }
 

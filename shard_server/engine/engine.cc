@@ -23,6 +23,7 @@ BlockNeeds needs_of(const std::vector<std::unique_ptr<Block>>& blocks, const LmH
     const BlockNeeds needs = block->needs(max_rows);
     all.scratch_bytes = std::max(all.scratch_bytes, needs.scratch_bytes);
     all.gemm_workspace_bytes = std::max(all.gemm_workspace_bytes, needs.gemm_workspace_bytes);
+    all.sum_width = std::max(all.sum_width, needs.sum_width);
     all.side_rows = all.side_rows || needs.side_rows;
   }
   return all;
@@ -39,6 +40,7 @@ Result<std::unique_ptr<Engine>> Engine::load(std::shared_ptr<const Checkpoint> c
   engine->dtype_ = options.dtype;
   engine->codec_ = options.codec;
   engine->rank_ = options.rank;
+  engine->overlap_rows_ = options.overlap_rows;
   engine->stream_ = std::make_unique<kernels::Stream>(options.stream);
   WeightLoader loader(*engine->checkpoint_, engine->partition_, options.rank, options.dtype, engine->weights_,
                       *engine->stream_);
@@ -91,8 +93,8 @@ Status Engine::allocate(const EngineOptions& options) {
   records_.resize(slots);
 
   const BlockNeeds for_one = needs_of(blocks_, *head_, 1);
-  const int64_t row_bytes =
-      config().hidden_size * (for_one.side_rows ? 12 : 4) + for_one.scratch_bytes + for_one.gemm_workspace_bytes;
+  const int64_t row_bytes = config().hidden_size * (for_one.side_rows ? 12 : 4) + for_one.sum_width * 4 +
+                            for_one.scratch_bytes + for_one.gemm_workspace_bytes;
   max_rows_ = options.max_rows;
   if (max_rows_ == 0) {
     // Every slot may have a decode row, and prompts must move on beside them.
@@ -102,6 +104,9 @@ Status Engine::allocate(const EngineOptions& options) {
   const BlockNeeds needs = needs_of(blocks_, *head_, max_rows_);
   ASSIGN_OR_RETURN(std::byte * h, buffers_.allocate(max_rows_ * config().hidden_size * 4));
   h_ = reinterpret_cast<float*>(h);
+  sum_width_ = needs.sum_width;
+  ASSIGN_OR_RETURN(std::byte * sum, buffers_.allocate(max_rows_ * sum_width_ * 4));
+  sum_ = reinterpret_cast<float*>(sum);
   if (needs.side_rows) {
     ASSIGN_OR_RETURN(std::byte * rows, buffers_.allocate(2 * max_rows_ * config().hidden_size * 4));
     first_ = reinterpret_cast<float*>(rows);
@@ -268,18 +273,56 @@ void Engine::choose_logit_rows(const wire::Step& step, wire::StepDone& done) {
   }
 }
 
+BlockContext Engine::context(collectives::GroupCommunicators& communicators, int64_t first_row, HiddenSum& sum) {
+  const auto from = [&](float* rows, int64_t width) { return rows == nullptr ? nullptr : rows + first_row * width; };
+  const int64_t hidden = config().hidden_size;
+  sum.rows = from(sum_, sum_width_);
+  return {*stream_,
+          communicators.group(),
+          communicators.sub(),
+          states_,
+          kv_,
+          from(h_, hidden),
+          from(first_, hidden),
+          from(side_, hidden),
+          sum,
+          scratch_,
+          gemm_workspace_,
+          codec_};
+}
+
+Status Engine::run_blocks(const Batch& batch, collectives::GroupCommunicators& communicators) {
+  if (overlap_rows_ > 0 && batch.rows() >= overlap_rows_) {
+    parts_.halve(batch);
+  } else {
+    parts_.keep_whole(batch);
+  }
+  std::array<HiddenSum, BatchParts::kMost> sums;
+  const Block* previous = nullptr;
+  const auto complete = [&](size_t part) -> Status {
+    const BatchPart& rows = parts_.all()[part];
+    return previous->complete(context(communicators, rows.first_row, sums[part]), rows.batch);
+  };
+  for (const auto& block : blocks_) {
+    for (size_t part = 0; part < parts_.all().size(); ++part) {
+      if (previous != nullptr) RETURN_IF_ERROR(complete(part));
+      const BatchPart& rows = parts_.all()[part];
+      RETURN_IF_ERROR(block->start(context(communicators, rows.first_row, sums[part]), rows.batch));
+    }
+    previous = block.get();
+  }
+  for (size_t part = 0; part < parts_.all().size(); ++part)
+    RETURN_IF_ERROR(complete(part));
+  return {};
+}
+
 Result<wire::StepDone> Engine::step(const wire::Step& step, collectives::GroupCommunicators& communicators,
                                     const Clock& clock) {
   RETURN_IF_ERROR(validate(step));
   const int64_t start_ns = clock.now_ns();
   const auto before = communicators.statistics();
   lay_out(step);
-  const Batch batch{ids_, runs_, taps_, attention_};
-  const BlockContext context{
-      *stream_, communicators.group(), communicators.sub(), states_, kv_, h_, first_, side_, scratch_, gemm_workspace_,
-      codec_};
-  for (const auto& block : blocks_)
-    RETURN_IF_ERROR(block->forward(context, batch));
+  RETURN_IF_ERROR(run_blocks({ids_, runs_, taps_, attention_}, communicators));
 
   wire::StepDone done;
   done.epoch = step.epoch;
@@ -295,7 +338,8 @@ Result<wire::StepDone> Engine::step(const wire::Step& step, collectives::GroupCo
   }
   const int64_t sample_ns = clock.now_ns();
   choose_logit_rows(step, done);
-  RETURN_IF_ERROR(sampler_->run(context, logit_rows_, digest));
+  HiddenSum none;
+  RETURN_IF_ERROR(sampler_->run(context(communicators, 0, none), logit_rows_, digest));
   for (auto& scores : done.prompt_logprobs) {
     scores.failed = !std::all_of(scores.entries.begin(), scores.entries.end(),
                                  [](const wire::TokenInfo& entry) { return std::isfinite(entry.logprob); });

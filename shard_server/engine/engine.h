@@ -20,6 +20,7 @@
 #include "shard_server/blocks/block.h"
 #include "shard_server/blocks/lm_head.h"
 #include "shard_server/collectives/group_communicators.h"
+#include "shard_server/engine/batch_parts.h"
 #include "shard_server/engine/sampler.h"
 #include "shard_server/engine/sequence_table.h"
 #include "shard_server/state/state_pool.h"
@@ -35,6 +36,9 @@ struct EngineOptions final {
   uint32_t kv_pages = 0;           // of hybrids; 0: as many as the rest of that memory holds
   int64_t state_memory_bytes = 0;  // for slots == 0 and kv_pages == 0
   uint32_t max_rows = 0;           // of a step; 0: as many as fit a fixed amount of buffer memory
+  // Steps of at least so many rows run as two halves: the sums of one travel while the other is computed. 0: never.
+  // Equal on all ranks.
+  int64_t overlap_rows = 0;
   kernels::StreamOptions stream;
 };
 
@@ -78,6 +82,8 @@ class Engine final {
   void lay_out(const wire::Step& step);
   bool has_pages(const wire::Step& step, const wire::StepRun& run) const;
   void choose_logit_rows(const wire::Step& step, wire::StepDone& done);
+  BlockContext context(collectives::GroupCommunicators& communicators, int64_t first_row, HiddenSum& sum);
+  Status run_blocks(const Batch& batch, collectives::GroupCommunicators& communicators);
   Status allocate(const EngineOptions& options);
 
   std::shared_ptr<const Checkpoint> checkpoint_;
@@ -95,12 +101,15 @@ class Engine final {
   std::unique_ptr<Sampler> sampler_;
   std::vector<SequenceRecord> records_;  // one a slot
   uint32_t max_rows_ = 0;
+  int64_t overlap_rows_ = 0;
   int64_t nonfinite_weights_ = 0;
 
   // The current step's batch; capacity is kept from step to step.
   float* h_ = nullptr;      // [max_rows][H]
   float* first_ = nullptr;  // the same, of hybrids only
   float* side_ = nullptr;   // the same, of hybrids only
+  float* sum_ = nullptr;    // [max_rows][sum_width]
+  int64_t sum_width_ = 0;
   std::span<std::byte> scratch_;
   std::span<std::byte> gemm_workspace_;
   std::vector<bool> written_;  // by slot
@@ -108,6 +117,7 @@ class Engine final {
   std::vector<kernels::Run> runs_;
   std::vector<kernels::Tap> taps_;
   std::vector<kernels::AttentionRun> attention_;
+  BatchParts parts_;
   std::vector<LogitRow> logit_rows_;
 };
 

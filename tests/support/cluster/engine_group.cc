@@ -53,6 +53,7 @@ EngineGroup::EngineGroup(const EngineGroupOptions& options) : slot_pages_(option
     engine.codec = options.codec;
     engine.slots = options.slots;
     engine.max_rows = options.max_rows;
+    engine.overlap_rows = options.overlap_rows;
     engine.kv_pages = options.slots * options.slot_pages;
     engine.stream.threads = options.threads;
     engine.stream.path = options.path;

@@ -22,6 +22,7 @@ struct EngineGroupOptions final {
   collectives::Codec codec = collectives::Codec::kFloat32;
   uint32_t slots = 4;
   uint32_t max_rows = 0;
+  int64_t overlap_rows = 0;
   uint32_t slot_pages = 32;  // of keys and values that a slot's sequence may use, in models that have some
   kernels::CpuPath path = kernels::best_cpu_path();
   std::vector<double> shares;

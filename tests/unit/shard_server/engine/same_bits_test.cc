@@ -95,6 +95,16 @@ TEST_P(SameBits, WithAnyChunkingAndThreads) {
   EXPECT_TRUE(bits_of(options_of(model, 3, 2, GetParam()), 5) == three) << "an uneven partition keeps its own bits";
 }
 
+TEST_P(SameBits, InHalvesThatTakeTurns) {
+  for (const auto& model : every_family()) {
+    const Bits one = bits_of(options_of(model, 1, 1, GetParam()), 83);
+    auto options = options_of(model, 2, 1, GetParam());
+    options.overlap_rows = 2;
+    for (const int64_t chunk : {83, 7})
+      EXPECT_TRUE(bits_of(options, chunk) == one) << model << ", chunks of " << chunk;
+  }
+}
+
 TEST_P(SameBits, OnEveryInstructionPath) {
   for (const auto& model : every_family()) {
     const Bits best = bits_of(options_of(model, 1, 1, GetParam()), 83);
@@ -106,7 +116,7 @@ TEST_P(SameBits, OnEveryInstructionPath) {
   }
 }
 
-void check_among_others(const std::string& model, int world, DType dtype) {
+void check_among_others(const std::string& model, int world, DType dtype, int64_t overlap_rows) {
   EngineGroupOptions options = options_of(model, world, 1, dtype);
   options.slots = 32;
   SplitMix64 random(23);
@@ -114,14 +124,16 @@ void check_among_others(const std::string& model, int world, DType dtype) {
   EngineGroup group(options);
   group.keep_logits();
   const auto alone = run_sequence(group, 0, prompt, 60, 10, scored(5));
+  options.overlap_rows = overlap_rows;
   EXPECT_TRUE(run_among_others(options, prompt, 10, scored(5)) == alone) << model << ", world " << world;
 }
 
 TEST_P(SameBits, AmongThirtyOneOthersThatComeAndGo) {
   for (const auto& model : every_family()) {
-    check_among_others(model, 2, GetParam());
+    check_among_others(model, 2, GetParam(), 0);
+    check_among_others(model, 2, GetParam(), 3);
     for (const int world : {1, 4, 8}) {
-      if (draws({.usual = 0, .sanitized = 0, .long_run = 1}) == 1) check_among_others(model, world, GetParam());
+      if (draws({.usual = 0, .sanitized = 0, .long_run = 1}) == 1) check_among_others(model, world, GetParam(), 0);
     }
   }
 }
