@@ -159,6 +159,8 @@ inline constexpr int kLogitRowsPerPass = 32;                   // rows of lm_hea
 inline constexpr int kMaxCollectiveTickets = 8;               // operations in flight of one rank
 inline constexpr int64_t kOverlapRows = 64;                   // of a step whose halves take turns between hosts
 inline constexpr int64_t kCollectiveStageBytes = 256 * kKiB;  // of a rank's part, on the way in one step
+inline constexpr int kMaxPairMessages = 8;                    // in flight from one rank to another
+inline constexpr int64_t kMaxPairPieceBytes = 64 * kKiB;      // of a message, on the way at once
 inline constexpr int64_t kMinCollectiveStageBytes = 512;      // a codec's block and the exact lanes
 inline constexpr int64_t kMaxCollectiveStageBytes = 4 * kMiB;
 inline constexpr int64_t kMaxExactLanes = 16;  // columns of a sum that travel as floats beside packed ones
@@ -169,7 +171,7 @@ inline constexpr int64_t kCollectiveSleepNs = 20 * kMs;        // one sleep; the
 inline constexpr int64_t kCollectiveTimeoutNs = 30 * kSecond;  // of an operation without a deadline of its own
 inline constexpr int kMaxTcpGuests = 64;                       // connections that have not said whose they are
 inline constexpr int64_t kTcpReceiveBytes = 16 * kKiB;         // of one peer, read ahead of what they are for
-inline constexpr int kMaxTcpFrames = 32;                       // of one peer, not yet taken by the kernel
+inline constexpr int kMaxTcpFrames = 64;                       // of one peer, not yet taken by the kernel
 inline constexpr int64_t kTcpKeepAliveNs = 5 * kSecond;        // without a word, the peer's host is asked, three times
 
 // Metrics.

@@ -75,7 +75,10 @@ BlockConfig block_config(const Options& options) {
 }
 
 int64_t block_bytes(const BlockConfig& config) {
-  return header_bytes() + int64_t{kBlockSlots} * config.world * (Block::kNoteBytes + config.stage_bytes);
+  const int64_t parts = int64_t{kBlockSlots} * config.world;
+  const int64_t pieces = int64_t{kPairSlots} * config.world * (config.world - 1);
+  return header_bytes() + parts * (Block::kNoteBytes + config.stage_bytes) +
+         pieces * (Block::kNoteBytes + config.piece_bytes());
 }
 
 const Clock& clock_of(const Options& options) {
@@ -89,14 +92,26 @@ std::byte* Block::part(uint32_t slot, int rank) const {
   return base_ + header_bytes() + index * (kNoteBytes + config.stage_bytes);
 }
 
+std::byte* Block::pair_part(uint32_t slot, int from, int to) const {
+  const BlockConfig& config = header().config;
+  // Nobody writes to itself.
+  const int64_t pair = int64_t{from} * (config.world - 1) + (to < from ? to : to - 1);
+  const int64_t index = pair * kPairSlots + slot;
+  return part(kBlockSlots, 0) + index * (kNoteBytes + config.piece_bytes());
+}
+
 void initialize_block(std::byte* memory, const BlockConfig& config) {
   CHECK_EQ(reinterpret_cast<uintptr_t>(memory) % alignof(BlockHeader), 0u);
   auto* header = new (memory) BlockHeader;
   header->config = config;
   const Block block(memory);
-  for (uint32_t slot = 0; slot < kBlockSlots; ++slot) {
-    for (int rank = 0; rank < block.world(); ++rank)
+  for (int rank = 0; rank < block.world(); ++rank) {
+    for (uint32_t slot = 0; slot < kBlockSlots; ++slot)
       new (&block.note(slot, rank)) StepNote;
+    for (int to = 0; to < block.world(); ++to) {
+      for (uint32_t slot = 0; to != rank && slot < kPairSlots; ++slot)
+        new (&block.pair_note(slot, rank, to)) StepNote;
+    }
   }
   header->ready.store(kBlockReady, std::memory_order_release);
 }

@@ -3,6 +3,7 @@
 // initialize_block() makes one; every field that two ranks touch at a time is a lock-free 32-bit atomic.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstddef>
@@ -23,6 +24,14 @@ constexpr uint32_t block_slot(int64_t step) {
   return static_cast<uint32_t>(step % kBlockSlots);
 }
 
+/// Pieces of messages from one rank to another that may be on the way at a time.
+inline constexpr uint32_t kPairSlots = 8;
+
+/// The slot of a piece.
+constexpr uint32_t pair_slot(int64_t piece) {
+  return static_cast<uint32_t>(piece % kPairSlots);
+}
+
 /// What all ranks must agree on before they share a block.
 struct BlockConfig final {
   uint64_t epoch = 0;
@@ -30,6 +39,8 @@ struct BlockConfig final {
   ReduceOrder order = ReduceOrder::kRankOrder;
   int64_t stage_bytes = 0;     // of one rank's part in one slot, a multiple of 64
   int64_t two_shot_bytes = 0;  // parts above this are reduced in stripes
+
+  int64_t piece_bytes() const { return std::min(stage_bytes, limits::kMaxPairPieceBytes); }  // of a message
 
   friend bool operator==(const BlockConfig&, const BlockConfig&) = default;
 };
@@ -42,7 +53,8 @@ int64_t block_bytes(const BlockConfig& config);
 /// The options' clock, or the steady one.
 const Clock& clock_of(const Options& options);
 
-/// What a rank says about a step when it posts its part; a step counts only if all ranks say the same.
+/// What a rank says about a step when it posts its part; a step counts only if all ranks say the same. With a message's
+/// piece it says what the receiver must expect: its number among the messages of the two ranks, and its size.
 struct StepNote final {
   OpKind kind = OpKind::kBarrier;
   uint32_t sequence = 0;  // of the operation
@@ -55,12 +67,27 @@ struct StepNote final {
   friend bool operator==(const StepNote&, const StepNote&) = default;
 };
 
-// Each counter counts the steps that a rank has brought to some point. A line of its own for each (two, because
-// neighbours are fetched in pairs): one rank writes it, the others poll it.
-enum class Counter : int { kPosted, kReduced, kConsumed };
-inline constexpr int kCounters = 3;
+/// Of a message whose piece has this note.
+inline int64_t piece_bytes(const StepNote& note, const BlockConfig& config) {
+  return std::clamp<int64_t>(note.row_bytes - int64_t{note.chunk} * config.piece_bytes(), 0, config.piece_bytes());
+}
+
+// A counter counts the steps that a rank has brought to some point, or the pieces of messages between two ranks. A line
+// of its own for each (two, because neighbours are fetched in pairs): one rank writes it, the others poll it.
+enum class Counter : int {
+  kPosted,
+  kReduced,
+  kConsumed,
+  kSent,   // from one rank to another; the sender writes it
+  kTaken,  // of those, taken in; the receiver writes it
+};
+inline constexpr int kCounters = 3;  // of each rank
 struct alignas(128) CounterLine final {
   std::atomic<int64_t> steps{0};
+};
+struct PairLines final {
+  CounterLine sent;
+  CounterLine taken;
 };
 struct alignas(128) SleepLine final {
   std::atomic<uint32_t> sleeping{0};  // this rank is about to sleep or sleeps: ring
@@ -85,8 +112,9 @@ struct BlockHeader final {
   std::atomic<uint32_t> attached{0};  // one bit a rank
   FailureLine failure;
   std::array<RankLines, limits::kMaxWorld> ranks;
+  std::array<PairLines, limits::kMaxWorld * limits::kMaxWorld> pairs;  // [from][to]
 };
-inline constexpr uint32_t kBlockReady = 0x4B524102;  // "KRA" and the layout's version
+inline constexpr uint32_t kBlockReady = 0x4B524103;  // "KRA" and the layout's version
 static_assert(std::atomic<uint32_t>::is_always_lock_free && sizeof(std::atomic<uint32_t>) == 4);
 static_assert(std::atomic<int64_t>::is_always_lock_free && sizeof(std::atomic<int64_t>) == 8);
 
@@ -100,18 +128,28 @@ class Block final {
   std::atomic<int64_t>& counter(Counter which, int rank) const {
     return lines(rank).counters[static_cast<size_t>(which)].steps;
   }
+  std::atomic<int64_t>& sent(int from, int to) const { return pair(from, to).sent.steps; }
+  std::atomic<int64_t>& taken(int from, int to) const { return pair(from, to).taken.steps; }
   int world() const { return static_cast<int>(header().config.world); }
 
   StepNote& note(uint32_t slot, int rank) const { return *reinterpret_cast<StepNote*>(part(slot, rank)); }
   std::byte* stage(uint32_t slot, int rank) const { return part(slot, rank) + kNoteBytes; }
+
+  // The same of a message's piece.
+  StepNote& pair_note(uint32_t slot, int from, int to) const {
+    return *reinterpret_cast<StepNote*>(pair_part(slot, from, to));
+  }
+  std::byte* pair_stage(uint32_t slot, int from, int to) const { return pair_part(slot, from, to) + kNoteBytes; }
 
  private:
   friend int64_t block_bytes(const BlockConfig& config);
   static constexpr int64_t kNoteBytes = 64;
   static_assert(sizeof(StepNote) <= kNoteBytes);
 
+  PairLines& pair(int from, int to) const { return header().pairs[static_cast<size_t>(from * limits::kMaxWorld + to)]; }
   // A rank's part in a slot: its note, then its data.
   std::byte* part(uint32_t slot, int rank) const;
+  std::byte* pair_part(uint32_t slot, int from, int to) const;
 
   std::byte* base_;
 };

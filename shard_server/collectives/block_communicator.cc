@@ -8,21 +8,6 @@
 namespace krait::collectives {
 namespace {
 
-constexpr int64_t kFloatBytes = static_cast<int64_t>(sizeof(float));
-
-Error bad_size(std::string_view what) {
-  return Error{
-      Errc::kInvalidArgument,
-      fmt::format("{}: a size is negative, or the message is above {} bytes", what, limits::kMaxCollectiveMessageBytes),
-      ""};
-}
-
-// Whether rows x row_bytes is a size that an operation may have.
-bool is_size(int64_t rows, int64_t row_bytes) {
-  return rows >= 0 && row_bytes >= 0 && row_bytes <= limits::kMaxCollectiveMessageBytes &&
-         (row_bytes == 0 || rows <= limits::kMaxCollectiveMessageBytes / row_bytes);
-}
-
 // memcpy may not be given null pointers, not even for nothing; empty operations may.
 void copy_bytes(std::byte* to, const std::byte* from, int64_t bytes) {
   if (bytes > 0) std::memcpy(to, from, static_cast<size_t>(bytes));
@@ -45,85 +30,11 @@ BlockCommunicator::BlockCommunicator(const Options& options, std::string_view tr
       timeout_ns_(options.timeout_ns),
       clock_(clock_of(options)),
       path_(kernels::best_cpu_path()),
-      signals_(std::move(signals)) {}
+      signals_(std::move(signals)),
+      mail_(block, options.rank, *signals_) {}
 
 BlockCommunicator::~BlockCommunicator() {
-  if (running_ != next_) signals_->fail(Errc::kUnavailable, "left with operations in flight");
-}
-
-Result<Ticket> BlockCommunicator::begin_all_reduce(int64_t rows, int64_t width, const float* in, float* out,
-                                                   const ReduceSpec& spec) {
-  if (width < 0 || width > limits::kMaxCollectiveMessageBytes || !is_size(rows, width * kFloatBytes)) {
-    return bad_size("all_reduce");
-  }
-  if (static_cast<size_t>(spec.codec) >= all_codecs().size()) {
-    return Error{Errc::kInvalidArgument, "this codec does not exist", "codec"};
-  }
-  if (spec.exact_lanes < 0 || spec.exact_lanes > std::min(width, limits::kMaxExactLanes)) {
-    return Error{Errc::kInvalidArgument, fmt::format("{} exact lanes in rows of {}", spec.exact_lanes, width),
-                 "exact_lanes"};
-  }
-  Operation operation;
-  operation.kind = OpKind::kAllReduce;
-  operation.detail = static_cast<uint32_t>(spec.codec) + (static_cast<uint32_t>(spec.exact_lanes) << 16);
-  operation.shape_hash = hash_sizes(std::array{rows, width});
-  // One rank sends nothing, so it rounds nothing.
-  operation.sum =
-      WireRows::make(codec_entry(world_ == 1 ? Codec::kFloat32 : spec.codec), rows, width, spec.exact_lanes);
-  operation.rows = operation.sum.rows;
-  operation.row_bytes.fill(operation.sum.row_bytes());
-  operation.in = reinterpret_cast<const std::byte*>(in);
-  operation.out = reinterpret_cast<std::byte*>(out);
-  operation.two_shot = world_ > 2 && operation.part_bytes(rank_) > config_.two_shot_bytes;
-  return begin(operation);
-}
-
-Result<Ticket> BlockCommunicator::begin_all_gather(int64_t bytes_per_rank, const void* in, void* out) {
-  if (bytes_per_rank < 0) return bad_size("all_gather");
-  std::array<int64_t, limits::kMaxWorld> row_bytes;
-  row_bytes.fill(bytes_per_rank);
-  return begin_all_gather_rows(1, std::span(row_bytes).first(static_cast<size_t>(world_)), in, out);
-}
-
-Result<Ticket> BlockCommunicator::begin_all_gather_rows(int64_t rows, std::span<const int64_t> row_bytes,
-                                                        const void* in, void* out) {
-  if (std::ssize(row_bytes) != world_) {
-    return Error{Errc::kInvalidArgument, fmt::format("{} sizes for {} ranks", row_bytes.size(), world_), "row_bytes"};
-  }
-  int64_t whole_row = 0;
-  for (const int64_t bytes : row_bytes) {
-    if (!is_size(rows, bytes)) return bad_size("all_gather");
-    whole_row += bytes;
-  }
-  if (!is_size(rows, whole_row)) return bad_size("all_gather");
-  Operation operation;
-  operation.kind = OpKind::kAllGather;
-  operation.rows = rows;
-  std::copy(row_bytes.begin(), row_bytes.end(), operation.row_bytes.begin());
-  operation.shape_hash = hash_sizes(row_bytes);
-  operation.in = static_cast<const std::byte*>(in);
-  operation.out = static_cast<std::byte*>(out);
-  return begin(operation);
-}
-
-Result<Ticket> BlockCommunicator::begin_broadcast(int root, int64_t bytes, void* data) {
-  if (root < 0 || root >= world_) {
-    return Error{Errc::kInvalidArgument, fmt::format("rank {} is not in a world of {}", root, world_), "root"};
-  }
-  if (!is_size(1, bytes)) return bad_size("broadcast");
-  Operation operation;
-  operation.kind = OpKind::kBroadcast;
-  operation.detail = static_cast<uint32_t>(root);
-  operation.rows = 1;
-  operation.row_bytes[static_cast<size_t>(root)] = bytes;
-  operation.shape_hash = hash_sizes(operation.row_bytes);
-  operation.in = static_cast<const std::byte*>(data);
-  operation.out = static_cast<std::byte*>(data);
-  return begin(operation);
-}
-
-Result<Ticket> BlockCommunicator::begin_barrier() {
-  return begin(Operation{});
+  if (running_ != next_ || mail_.is_moving()) signals_->fail(Errc::kUnavailable, "left with operations in flight");
 }
 
 Result<Ticket> BlockCommunicator::begin(Operation operation) {
@@ -145,16 +56,19 @@ Result<Ticket> BlockCommunicator::begin(Operation operation) {
   return Ticket{operation.sequence};
 }
 
-void BlockCommunicator::post_what_fits() {
+bool BlockCommunicator::post_what_fits() {
+  bool posted = false;
   for (; posting_ != next_; ++posting_) {
     Operation& operation = at(posting_);
     for (; operation.posted < operation.chunks; ++operation.posted) {
       const int64_t step = operation.first_step + operation.posted;
-      if (!signals_->reached(Counter::kConsumed, step + 1 - kBlockSlots)) return;
+      if (!signals_->reached({Counter::kConsumed, step + 1 - kBlockSlots})) return posted;
       post(operation, operation.posted);
       signals_->publish(Counter::kPosted, operation, operation.posted);
+      posted = true;
     }
   }
+  return posted;
 }
 
 void BlockCommunicator::post(const Operation& operation, uint32_t chunk) {
@@ -164,52 +78,57 @@ void BlockCommunicator::post(const Operation& operation, uint32_t chunk) {
     const WireChunk piece = operation.sum_chunk(chunk);
     return ChunkSum(piece, config_.order, path_).pack(operation.floats_in(), block_.stage(slot, rank_));
   }
+  if (operation.kind == OpKind::kReduceScatter) {
+    for (int owner = 0; owner < world_; ++owner) {
+      WireChunk piece = operation.scatter_chunk(owner, world_, chunk);
+      piece.row += stripe_of(owner, world_, operation.sum.rows).begin;
+      const int64_t begin = operation.scatter_range(owner, world_, chunk).begin_bytes;
+      ChunkSum(piece, config_.order, path_).pack(operation.floats_in(), block_.stage(slot, rank_) + begin);
+    }
+    return;
+  }
   const Range range = operation.part_range(rank_, chunk);
   copy_bytes(block_.stage(slot, rank_), operation.in + range.begin_bytes, range.bytes);
 }
 
-Status BlockCommunicator::finish(Ticket ticket) {
-  RETURN_IF_ERROR(block_health(block_));
-  const int64_t start_ns = machine_now_ns();
-  CHECK(ticket.sequence - first_open_ < next_ - first_open_);
-  bool& is_open = is_open_[ticket.sequence % limits::kMaxCollectiveTickets];
-  CHECK(is_open);
-  const int64_t set_ns = deadline_ns_.load(std::memory_order_relaxed);
-  const int64_t deadline_ns = set_ns != kNoDeadline ? set_ns : clock_.now_ns() + timeout_ns_;
-  while (ticket.sequence - running_ < next_ - running_) {
+// What the operation's next chunk waits for.
+Goal BlockCommunicator::goal(const Operation& operation) const {
+  const int64_t step = operation.first_step + operation.completed;
+  // The slot's last readers are not done.
+  if (operation.posted == operation.completed) return {Counter::kConsumed, step + 1 - kBlockSlots};
+  return {operation.has_reduced ? Counter::kReduced : Counter::kPosted, step + 1};
+}
+
+// Does all that needs no waiting, of messages and of the operations before `end`; whether there was anything to do.
+Result<bool> BlockCommunicator::move(uint32_t end) {
+  bool moved = post_what_fits();
+  while (end - running_ <= next_ - running_ && running_ != end) {
     Operation& operation = at(running_);
-    while (operation.completed < operation.chunks) {
-      post_what_fits();
-      RETURN_IF_ERROR(advance(operation, deadline_ns));
+    if (operation.completed == operation.chunks) {
+      ++running_;
+      continue;
     }
-    ++running_;
+    if (!signals_->reached(goal(operation))) break;
+    moved = true;
+    RETURN_IF_ERROR(go_on(operation));
+    post_what_fits();
   }
-  RETURN_IF_ERROR(signals_->flush(deadline_ns));
-  Operation& operation = at(ticket.sequence);
-  operation.time_ns += machine_now_ns() - start_ns;
-  count(operation);
-  is_open = false;
-  while (first_open_ != next_ && !is_open_[first_open_ % limits::kMaxCollectiveTickets])
-    ++first_open_;
-  return {};
+  if (!mail_.is_moving()) return moved;
+  ASSIGN_OR_RETURN(const bool delivered, mail_.move());
+  return moved || delivered;
 }
 
-Status BlockCommunicator::wait(Operation& operation, Counter which, int64_t steps, int64_t deadline_ns) {
-  Status status = signals_->wait(which, steps, deadline_ns);
-  operation.wait_ns += signals_->take_waited_ns();
-  return status;
-}
-
-Status BlockCommunicator::advance(Operation& operation, int64_t deadline_ns) {
+// One step on, of an operation whose goal is reached.
+Status BlockCommunicator::go_on(Operation& operation) {
   const uint32_t chunk = operation.completed;
-  const int64_t step = operation.first_step + chunk;
-  // The slot's last readers are not done; post_what_fits() comes next.
-  if (operation.posted == chunk) return wait(operation, Counter::kConsumed, step + 1 - kBlockSlots, deadline_ns);
-  RETURN_IF_ERROR(wait(operation, Counter::kPosted, step + 1, deadline_ns));
-  RETURN_IF_ERROR(check_notes(operation, chunk));
+  if (operation.posted == chunk) return {};  // the slot is free now
+  if (!operation.has_reduced) RETURN_IF_ERROR(check_notes(operation, chunk));
   switch (operation.kind) {
     case OpKind::kAllReduce:
-      RETURN_IF_ERROR(all_reduce_chunk(operation, chunk, deadline_ns));
+      if (!all_reduce_chunk(operation, chunk)) return {};
+      break;
+    case OpKind::kReduceScatter:
+      scatter_chunk(operation, chunk);
       break;
     case OpKind::kAllGather:
       gather_chunk(operation, chunk);
@@ -217,12 +136,76 @@ Status BlockCommunicator::advance(Operation& operation, int64_t deadline_ns) {
     case OpKind::kBroadcast:
       broadcast_chunk(operation, chunk);
       break;
-    case OpKind::kBarrier:
+    default:
       break;
   }
   signals_->publish(Counter::kConsumed, operation, chunk);
   ++operation.completed;
   return {};
+}
+
+Status BlockCommunicator::progress() {
+  RETURN_IF_ERROR(block_health(block_));
+  const int64_t start_ns = machine_now_ns();
+  const uint32_t running = running_;
+  signals_->move();
+  RETURN_IF_ERROR(move(next_));
+  if (running != next_) at(running).time_ns += machine_now_ns() - start_ns;
+  return {};
+}
+
+Operation& BlockCommunicator::at(Ticket ticket) {
+  CHECK(ticket.sequence - first_open_ < next_ - first_open_);
+  CHECK(is_open_[ticket.sequence % limits::kMaxCollectiveTickets]);
+  return at(ticket.sequence);
+}
+
+Status BlockCommunicator::finish(Ticket ticket) {
+  RETURN_IF_ERROR(block_health(block_));
+  const int64_t set_ns = deadline_ns_.load(std::memory_order_relaxed);
+  const int64_t deadline_ns = set_ns != kNoDeadline ? set_ns : clock_.now_ns() + timeout_ns_;
+  if (ticket.queue != Ticket::kGroup) return finish_message(ticket, deadline_ns);
+  const int64_t start_ns = machine_now_ns();
+  Operation& operation = at(ticket);
+  while (operation.completed < operation.chunks) {
+    ASSIGN_OR_RETURN(const bool moved, move(ticket.sequence + 1));
+    if (!moved) RETURN_IF_ERROR(wait(ticket, at(running_).wait_ns, deadline_ns));
+  }
+  RETURN_IF_ERROR(signals_->flush(Goal::kEveryRank, deadline_ns));
+  operation.time_ns += machine_now_ns() - start_ns;
+  count(operation.kind, operation.part_bytes(rank_), operation.time_ns, operation.wait_ns);
+  is_open_[ticket.sequence % limits::kMaxCollectiveTickets] = false;
+  while (first_open_ != next_ && !is_open_[first_open_ % limits::kMaxCollectiveTickets])
+    ++first_open_;
+  return {};
+}
+
+Status BlockCommunicator::finish_message(Ticket ticket, int64_t deadline_ns) {
+  const int64_t start_ns = machine_now_ns();
+  Mail::Message& message = mail_.at(ticket);
+  while (!message.has_moved()) {
+    ASSIGN_OR_RETURN(const bool moved, move(next_));
+    if (!moved) RETURN_IF_ERROR(wait(ticket, message.wait_ns, deadline_ns));
+  }
+  const bool is_send = Mail::kind(ticket) == OpKind::kSend;
+  if (is_send) RETURN_IF_ERROR(signals_->flush(Mail::peer(ticket), deadline_ns));
+  message.time_ns += machine_now_ns() - start_ns;
+  count(Mail::kind(ticket), is_send ? message.bytes : 0, message.time_ns, message.wait_ns);
+  mail_.close(ticket);
+  return {};
+}
+
+// Until something can move on; what `ticket` waits for comes first.
+Status BlockCommunicator::wait(Ticket ticket, int64_t& wait_ns, int64_t deadline_ns) {
+  std::array<Goal, Mail::kMostGoals + 1> goals;
+  size_t count = 0;
+  const bool is_message = ticket.queue != Ticket::kGroup;
+  if (!is_message) goals[count++] = goal(at(running_));
+  count += mail_.goals(ticket, std::span(goals).subspan(count));
+  if (is_message && running_ != next_) goals[count++] = goal(at(running_));
+  Status status = signals_->wait(std::span(goals).first(count), deadline_ns);
+  wait_ns += signals_->take_waited_ns();
+  return status;
 }
 
 Status BlockCommunicator::check_notes(const Operation& operation, uint32_t chunk) {
@@ -238,9 +221,9 @@ Status BlockCommunicator::check_notes(const Operation& operation, uint32_t chunk
   return {};
 }
 
-Status BlockCommunicator::all_reduce_chunk(Operation& operation, uint32_t chunk, int64_t deadline_ns) {
-  const int64_t step = operation.first_step + chunk;
-  const uint32_t slot = block_slot(step);
+// Whether the chunk is done; a two-shot sum waits for the others' stripes in between.
+bool BlockCommunicator::all_reduce_chunk(Operation& operation, uint32_t chunk) {
+  const uint32_t slot = block_slot(operation.first_step + chunk);
   const WireChunk piece = operation.sum_chunk(chunk);
   const ChunkSum sum(piece, config_.order, path_);
   std::array<const std::byte*, limits::kMaxWorld> stages;
@@ -249,16 +232,31 @@ Status BlockCommunicator::all_reduce_chunk(Operation& operation, uint32_t chunk,
   const std::span<const std::byte* const> parts = std::span(stages).first(static_cast<size_t>(world_));
   if (!operation.two_shot) {
     sum.add(parts, operation.floats_out());
-    return {};
+    return true;
   }
-  // Nobody else reads this rank's part of its own stripe: the sum takes its place.
-  sum.add_stripe(parts, stripe_of(rank_, world_, piece.blocks()), block_.stage(slot, rank_));
-  signals_->publish(Counter::kReduced, operation, chunk);
-  RETURN_IF_ERROR(wait(operation, Counter::kReduced, step + 1, deadline_ns));
+  if (!operation.has_reduced) {
+    // Nobody else reads this rank's part of its own stripe: the sum takes its place.
+    sum.add_stripe(parts, stripe_of(rank_, world_, piece.blocks()), block_.stage(slot, rank_));
+    signals_->publish(Counter::kReduced, operation, chunk);
+    operation.has_reduced = true;
+    return false;
+  }
   for (int owner = 0; owner < world_; ++owner) {
     sum.unpack_stripe(block_.stage(slot, owner), stripe_of(owner, world_, piece.blocks()), operation.floats_out());
   }
-  return {};
+  operation.has_reduced = false;
+  return true;
+}
+
+void BlockCommunicator::scatter_chunk(const Operation& operation, uint32_t chunk) {
+  const uint32_t slot = block_slot(operation.first_step + chunk);
+  const int64_t begin = operation.scatter_range(rank_, world_, chunk).begin_bytes;
+  const WireChunk piece = operation.scatter_chunk(rank_, world_, chunk);
+  std::array<const std::byte*, limits::kMaxWorld> parts;
+  for (int peer = 0; peer < world_; ++peer)
+    parts[static_cast<size_t>(peer)] = block_.stage(slot, peer) + begin;
+  ChunkSum(piece, config_.order, path_)
+      .add(std::span(parts).first(static_cast<size_t>(world_)), operation.floats_out());
 }
 
 void BlockCommunicator::gather_chunk(const Operation& operation, uint32_t chunk) {
@@ -302,12 +300,12 @@ Status BlockCommunicator::health() const {
   return block_health(block_);
 }
 
-void BlockCommunicator::count(const Operation& operation) {
-  OpCounters& counters = counters_[static_cast<size_t>(operation.kind)];
+void BlockCommunicator::count(OpKind kind, int64_t bytes, int64_t time_ns, int64_t wait_ns) {
+  OpCounters& counters = counters_[static_cast<size_t>(kind)];
   add(counters.operations, 1);
-  add(counters.contributed_bytes, operation.part_bytes(rank_));
-  add(counters.time_ns, operation.time_ns);
-  add(counters.wait_ns, operation.wait_ns);
+  add(counters.contributed_bytes, bytes);
+  add(counters.time_ns, time_ns);
+  add(counters.wait_ns, wait_ns);
 }
 
 Statistics BlockCommunicator::statistics() const {

@@ -11,6 +11,7 @@
 #include <memory>
 
 #include "shard_server/collectives/block.h"
+#include "shard_server/collectives/mail.h"
 #include "shard_server/collectives/operation.h"
 #include "shard_server/collectives/signals.h"
 
@@ -34,11 +35,16 @@ class BlockCommunicator final : public Communicator {
 
   Result<Ticket> begin_all_reduce(int64_t rows, int64_t width, const float* in, float* out,
                                   const ReduceSpec& spec) override;
+  Result<Ticket> begin_reduce_scatter(int64_t rows, int64_t width, const float* in, float* out,
+                                      const ReduceSpec& spec) override;
   Result<Ticket> begin_all_gather(int64_t bytes_per_rank, const void* in, void* out) override;
   Result<Ticket> begin_all_gather_rows(int64_t rows, std::span<const int64_t> row_bytes, const void* in,
                                        void* out) override;
   Result<Ticket> begin_broadcast(int root, int64_t bytes, void* data) override;
   Result<Ticket> begin_barrier() override;
+  Result<Ticket> begin_send(int to, int64_t bytes, const void* data) override;
+  Result<Ticket> begin_recv(int from, int64_t bytes, void* data) override;
+  Status progress() override;
   Status finish(Ticket ticket) override;
   void set_deadline_ns(int64_t deadline_ns) override;
   void abort(std::string_view reason) override;
@@ -53,17 +59,25 @@ class BlockCommunicator final : public Communicator {
     std::atomic<int64_t> wait_ns{0};
   };
 
+  Result<Operation> make_sum(OpKind kind, int64_t rows, int64_t width, const float* in, float* out,
+                             const ReduceSpec& spec);
+  Result<Ticket> begin_message(OpKind kind, int peer, const void* from, void* to, int64_t bytes);
   Result<Ticket> begin(Operation operation);
   Operation& at(uint32_t sequence) { return operations_[sequence % limits::kMaxCollectiveTickets]; }
-  void post_what_fits();
+  Operation& at(Ticket ticket);
+  bool post_what_fits();
   void post(const Operation& operation, uint32_t chunk);
-  Status wait(Operation& operation, Counter which, int64_t steps, int64_t deadline_ns);
-  Status advance(Operation& operation, int64_t deadline_ns);
+  Goal goal(const Operation& operation) const;
+  Result<bool> move(uint32_t end);
+  Status go_on(Operation& operation);
+  Status finish_message(Ticket ticket, int64_t deadline_ns);
+  Status wait(Ticket ticket, int64_t& wait_ns, int64_t deadline_ns);
   Status check_notes(const Operation& operation, uint32_t chunk);
-  Status all_reduce_chunk(Operation& operation, uint32_t chunk, int64_t deadline_ns);
+  bool all_reduce_chunk(Operation& operation, uint32_t chunk);
+  void scatter_chunk(const Operation& operation, uint32_t chunk);
   void gather_chunk(const Operation& operation, uint32_t chunk);
   void broadcast_chunk(const Operation& operation, uint32_t chunk);
-  void count(const Operation& operation);
+  void count(OpKind kind, int64_t bytes, int64_t time_ns, int64_t wait_ns);
 
   const std::string_view transport_;
   const std::shared_ptr<void> memory_;
@@ -85,6 +99,7 @@ class BlockCommunicator final : public Communicator {
   uint32_t posting_ = 0;     // the oldest operation with chunks to post
   int64_t next_step_ = 0;    // the next operation's first step
   std::atomic<int64_t> deadline_ns_{kNoDeadline};
+  Mail mail_;
   std::array<OpCounters, kOpKinds> counters_;
 
   static constexpr int64_t kNoDeadline = -1;

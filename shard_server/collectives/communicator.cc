@@ -1,5 +1,7 @@
 #include "shard_server/collectives/communicator.h"
 
+#include <algorithm>
+
 #include "common/base/check.h"
 
 namespace krait::collectives {
@@ -14,13 +16,30 @@ std::string_view op_name(OpKind kind) {
       return "broadcast";
     case OpKind::kBarrier:
       return "barrier";
+    case OpKind::kReduceScatter:
+      return "reduce_scatter";
+    case OpKind::kSend:
+      return "send";
+    case OpKind::kRecv:
+      return "recv";
   }
   // A number that no rank of this version writes: a note in the block of a rank that disagrees about everything.
   return "unknown";
 }
 
+Stripe stripe_of(int rank, int world, int64_t count) {
+  const int64_t share = ceil_div(count, world);
+  const int64_t begin = std::min(count, share * rank);
+  return {begin, std::min(count - begin, share)};
+}
+
 Status Communicator::all_reduce(int64_t rows, int64_t width, const float* in, float* out, const ReduceSpec& spec) {
   ASSIGN_OR_RETURN(const Ticket ticket, begin_all_reduce(rows, width, in, out, spec));
+  return finish(ticket);
+}
+
+Status Communicator::reduce_scatter(int64_t rows, int64_t width, const float* in, float* out, const ReduceSpec& spec) {
+  ASSIGN_OR_RETURN(const Ticket ticket, begin_reduce_scatter(rows, width, in, out, spec));
   return finish(ticket);
 }
 
@@ -41,6 +60,16 @@ Status Communicator::broadcast(int root, int64_t bytes, void* data) {
 
 Status Communicator::barrier() {
   ASSIGN_OR_RETURN(const Ticket ticket, begin_barrier());
+  return finish(ticket);
+}
+
+Status Communicator::send(int to, int64_t bytes, const void* data) {
+  ASSIGN_OR_RETURN(const Ticket ticket, begin_send(to, bytes, data));
+  return finish(ticket);
+}
+
+Status Communicator::recv(int from, int64_t bytes, void* data) {
+  ASSIGN_OR_RETURN(const Ticket ticket, begin_recv(from, bytes, data));
   return finish(ticket);
 }
 

@@ -1,5 +1,6 @@
-// The ranks of a group talk through a Communicator: sums, gathers, broadcasts. Every operation is split into begin and
-// finish, so that computation can run between them; every rank begins the same operations in the same order.
+// The ranks of a group talk through a Communicator: sums, gathers, broadcasts, and messages from one rank to another.
+// Every operation is split into begin and finish, so that computation can run between them. Every rank begins the same
+// operations in the same order; messages are apart from that and concern nobody but the two ranks.
 //
 // Exactness: an all-reduce adds in fp32, in an order that depends on the world and the ReduceOrder alone, never on the
 // message's size, the algorithm or the timing. Every rank ends with the same bits, a row alone or among others,
@@ -44,13 +45,16 @@ struct ReduceSpec final {
 };
 
 /// What an operation is, for statistics and metric labels.
-enum class OpKind : uint32_t { kAllReduce, kAllGather, kBroadcast, kBarrier };
-inline constexpr int kOpKinds = 4;
+enum class OpKind : uint32_t { kAllReduce, kAllGather, kBroadcast, kBarrier, kReduceScatter, kSend, kRecv };
+inline constexpr int kOpKinds = 7;
 std::string_view op_name(OpKind kind);
 
 /// An operation in flight. It belongs to the communicator that gave it.
 struct Ticket final {
   uint32_t sequence = 0;
+  int32_t queue = kGroup;  // of a message: between which two ranks
+
+  static constexpr int32_t kGroup = -1;
 };
 
 /// What one kind of operation has cost this rank since the communicator was made.
@@ -62,8 +66,17 @@ struct OpStatistics final {
 };
 using Statistics = std::array<OpStatistics, kOpKinds>;
 
+/// A stretch of rows, or of whatever else is divided among ranks.
+struct Stripe final {
+  int64_t begin = 0;
+  int64_t count = 0;
+};
+/// What `rank` of `world` gets of `count`: equal stripes in rank order, the last ones shorter or empty.
+Stripe stripe_of(int rank, int world, int64_t count);
+
 /// One rank's end of a group. begin_* and finish are for one thread at a time; abort and statistics for any thread.
-/// Buffers stay untouched by the caller from begin to finish. At most limits::kMaxCollectiveTickets are in flight.
+/// Buffers stay untouched by the caller from begin to finish. At most limits::kMaxCollectiveTickets are in flight, and
+/// limits::kMaxPairMessages from one rank to another.
 class Communicator {
  public:
   virtual ~Communicator() = default;
@@ -82,6 +95,11 @@ class Communicator {
     return begin_all_reduce(rows, width, in, out, ReduceSpec{});
   }
 
+  /// out[count][width] = the rows of stripe_of(rank, world, rows) of what begin_all_reduce would give, bit for bit.
+  /// `out` does not overlap `in[rows][width]`.
+  virtual Result<Ticket> begin_reduce_scatter(int64_t rows, int64_t width, const float* in, float* out,
+                                              const ReduceSpec& spec) = 0;
+
   /// out[world][bytes_per_rank]: every rank's `in[bytes_per_rank]`, in rank order.
   virtual Result<Ticket> begin_all_gather(int64_t bytes_per_rank, const void* in, void* out) = 0;
 
@@ -96,8 +114,20 @@ class Communicator {
   /// Ends when every rank has begun it.
   virtual Result<Ticket> begin_barrier() = 0;
 
-  /// Waits for the operation, and for those begun before it. Operations may be finished in any order; the same ticket
-  /// once. kUnavailable after an abort, kDeadlineExceeded, or kProtocol when ranks disagree about the operation.
+  /// data[bytes] goes to rank `to`, which begins to receive as many bytes. The n-th message from one rank to another is
+  /// the n-th that is received there; the other ranks need do nothing, nor these two anything at the same time. Its
+  /// finish waits only until all bytes are on their way, which a receiver that has not begun may delay.
+  virtual Result<Ticket> begin_send(int to, int64_t bytes, const void* data) = 0;
+  /// data[bytes] = the next message from rank `from`. A message of another size is kProtocol for the group.
+  virtual Result<Ticket> begin_recv(int from, int64_t bytes, void* data) = 0;
+
+  /// Does what can be done at once for all that is in flight: posts, takes in, moves bytes. Never waits for a peer. For
+  /// ranks that compute between begin and finish; not needed otherwise.
+  virtual Status progress() = 0;
+
+  /// Waits for the operation, and for those begun before it (of a message: those of the same two ranks and direction).
+  /// Whatever else is in flight goes on meanwhile. Operations may be finished in any order; the same ticket once.
+  /// kUnavailable after an abort, kDeadlineExceeded, or kProtocol when ranks disagree about the operation.
   virtual Status finish(Ticket ticket) = 0;
 
   /// Waits end at `deadline_ns` of the communicator's clock from now on. Until this is first called, each finish waits
@@ -114,10 +144,13 @@ class Communicator {
 
   // begin and finish in one.
   Status all_reduce(int64_t rows, int64_t width, const float* in, float* out, const ReduceSpec& spec = {});
+  Status reduce_scatter(int64_t rows, int64_t width, const float* in, float* out, const ReduceSpec& spec = {});
   Status all_gather(int64_t bytes_per_rank, const void* in, void* out);
   Status all_gather_rows(int64_t rows, std::span<const int64_t> row_bytes, const void* in, void* out);
   Status broadcast(int root, int64_t bytes, void* data);
   Status barrier();
+  Status send(int to, int64_t bytes, const void* data);
+  Status recv(int from, int64_t bytes, void* data);
 };
 
 class LoopbackHub;

@@ -13,7 +13,7 @@ void Operation::cut(int world, int64_t stage_bytes) {
     part = std::max(part, part_bytes(rank));
   }
   row_chunks = 1;
-  if (row <= stage_bytes || part == 0 || kind != OpKind::kAllReduce) {
+  if (row <= stage_bytes || part == 0 || !is_sum()) {
     chunk_bytes = row <= stage_bytes ? stage_bytes / row * row : stage_bytes;
     chunks = static_cast<uint32_t>(std::max<int64_t>(1, ceil_div(part, chunk_bytes)));
     return;
@@ -48,8 +48,33 @@ WireChunk Operation::sum_chunk(uint32_t chunk) const {
   return {&sum, chunk / row_chunks, 1, block, std::min(most, sum.row_blocks() - block)};
 }
 
+WireChunk Operation::scatter_chunk(int owner, int world, uint32_t chunk) const {
+  const int64_t row = std::max<int64_t>(1, row_bytes[0]);
+  const int64_t turns = row_chunks == 1 ? chunk_bytes / row : 1;
+  const int64_t first = row_chunks == 1 ? chunk * turns : chunk / row_chunks;
+  const int64_t count = stripe_of(owner, world, sum.rows).count;
+  // Turn t is that of row t / world of rank t % world; turns of rows that are not there are passed over.
+  const auto rows_before = [&](int64_t turn) {
+    return std::min(count, ceil_div(std::max<int64_t>(0, turn - owner), int64_t{world}));
+  };
+  const int64_t begin = rows_before(first);
+  const int64_t piece_rows = rows_before(first + turns) - begin;
+  if (row_chunks == 1 || piece_rows == 0) return {&sum, begin, piece_rows, 0, sum.row_blocks()};
+  const int64_t most = chunk_bytes / sum.block_bytes();
+  const int64_t block = chunk % row_chunks * most;
+  return {&sum, begin, 1, block, std::min(most, sum.row_blocks() - block)};
+}
+
+Range Operation::scatter_range(int owner, int world, uint32_t chunk) const {
+  int64_t begin = 0;
+  for (int rank = 0; rank < owner; ++rank)
+    begin += scatter_chunk(rank, world, chunk).bytes();
+  return {begin, scatter_chunk(owner, world, chunk).bytes()};
+}
+
 Range Operation::needed_range(Counter which, int from, int to, int world, uint32_t chunk) const {
   if (which == Counter::kConsumed) return {};
+  if (kind == OpKind::kReduceScatter) return scatter_range(to, world, chunk);
   if (!two_shot) return {0, part_range(from, chunk).bytes};
   const WireChunk piece = sum_chunk(chunk);
   const Stripe stripe = stripe_of(which == Counter::kPosted ? to : from, world, piece.blocks());

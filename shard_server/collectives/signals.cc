@@ -48,6 +48,10 @@ void ring(SleepLine& line) {
   futex_wake_all(line.bell);
 }
 
+bool Signals::any_reached(std::span<const Goal> goals) {
+  return std::any_of(goals.begin(), goals.end(), [this](const Goal& goal) { return reached(goal); });
+}
+
 SharedSignals::SharedSignals(Block block, int rank, bool may_spin, const Clock& clock)
     : block_(block), rank_(rank), world_(block.world()), may_spin_(may_spin), clock_(clock) {}
 
@@ -58,9 +62,23 @@ void SharedSignals::publish(Counter which, const Operation& operation, uint32_t 
   block_.counter(which, rank_).store(steps, std::memory_order_seq_cst);
   seen_[static_cast<size_t>(which)][static_cast<size_t>(rank_)] = steps;
   for (int peer = 0; peer < world_; ++peer) {
-    SleepLine& line = block_.lines(peer).sleep;
-    if (peer != rank_ && line.sleeping.load(std::memory_order_seq_cst) != 0) ring(line);
+    if (peer != rank_) ring_if_asleep(peer);
   }
+}
+
+void SharedSignals::publish_sent(int to, int64_t pieces) {
+  block_.sent(rank_, to).store(pieces, std::memory_order_seq_cst);
+  ring_if_asleep(to);
+}
+
+void SharedSignals::publish_taken(int from, int64_t pieces, bool) {
+  block_.taken(from, rank_).store(pieces, std::memory_order_seq_cst);
+  ring_if_asleep(from);
+}
+
+void SharedSignals::ring_if_asleep(int peer) {
+  SleepLine& line = block_.lines(peer).sleep;
+  if (line.sleeping.load(std::memory_order_seq_cst) != 0) ring(line);
 }
 
 bool SharedSignals::rank_reached(Counter which, int peer, int64_t steps) {
@@ -70,29 +88,30 @@ bool SharedSignals::rank_reached(Counter which, int peer, int64_t steps) {
   return seen >= steps;
 }
 
-int SharedSignals::first_behind(Counter which, int64_t steps) {
+int SharedSignals::first_behind(const Goal& goal) {
+  if (goal.peer != Goal::kEveryRank) {
+    const std::atomic<int64_t>& counter =
+        goal.which == Counter::kSent ? block_.sent(goal.peer, rank_) : block_.taken(rank_, goal.peer);
+    return counter.load(std::memory_order_seq_cst) >= goal.steps ? -1 : goal.peer;
+  }
   for (int peer = 0; peer < world_; ++peer) {
-    if (!rank_reached(which, peer, steps)) return peer;
+    if (!rank_reached(goal.which, peer, goal.steps)) return peer;
   }
   return -1;
 }
 
-bool SharedSignals::reached(Counter which, int64_t steps) {
-  return first_behind(which, steps) < 0;
-}
-
-Status SharedSignals::wait(Counter which, int64_t steps, int64_t deadline_ns) {
-  if (reached(which, steps)) return {};
+Status SharedSignals::wait(std::span<const Goal> goals, int64_t deadline_ns) {
+  if (any_reached(goals)) return {};
   const int64_t start_ns = machine_now_ns();
   Status status;
-  if (!may_spin_ || !spin(which, steps, start_ns)) status = sleep(which, steps, deadline_ns);
+  if (!may_spin_ || !spin(goals, start_ns)) status = sleep(goals, deadline_ns);
   waited_ns_ += machine_now_ns() - start_ns;
   return status;
 }
 
-bool SharedSignals::spin(Counter which, int64_t steps, int64_t start_ns) {
+bool SharedSignals::spin(std::span<const Goal> goals, int64_t start_ns) {
   for (int64_t polls = 1;; ++polls) {
-    if (reached(which, steps)) return true;
+    if (any_reached(goals)) return true;
     relax();
     if (polls % kSpinsPerLook != 0) continue;
     if (machine_now_ns() - start_ns > limits::kCollectiveSpinNs) return false;
@@ -100,14 +119,14 @@ bool SharedSignals::spin(Counter which, int64_t steps, int64_t start_ns) {
   }
 }
 
-Status SharedSignals::sleep(Counter which, int64_t steps, int64_t deadline_ns) {
+Status SharedSignals::sleep(std::span<const Goal> goals, int64_t deadline_ns) {
   SleepLine& line = block_.lines(rank_).sleep;
   Status status;
   while (true) {
     line.sleeping.store(1, std::memory_order_seq_cst);
     const uint32_t bell = line.bell.load(std::memory_order_seq_cst);
-    const int behind = first_behind(which, steps);
-    if (behind < 0) break;
+    const int behind = first_behind(goals.front());
+    if (behind < 0 || any_reached(goals)) break;
     status = block_health(block_);
     if (!status.ok()) break;
     const int64_t left_ns = deadline_ns - clock_.now_ns();

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstdint>
+#include <span>
 #include <string_view>
 #include <utility>
 
@@ -17,6 +18,16 @@ void ring(SleepLine& line);
 
 struct Operation;
 
+/// What a wait is for: that every rank's counter is at `steps` or past it; of kSent and kTaken, that of the messages
+/// from and to `peer`.
+struct Goal final {
+  Counter which = Counter::kPosted;
+  int64_t steps = 0;
+  int peer = kEveryRank;
+
+  static constexpr int kEveryRank = -1;
+};
+
 class Signals {
  public:
   virtual ~Signals() = default;
@@ -25,14 +36,24 @@ class Signals {
   /// way, and visible to who sees the counter.
   virtual void publish(Counter which, const Operation& operation, uint32_t chunk) = 0;
 
-  /// Whether every rank's counter is at `steps` or past it.
-  virtual bool reached(Counter which, int64_t steps) = 0;
+  /// Sets the count of pieces sent to rank `to`, one more than it was. The piece is then on its way with its note.
+  virtual void publish_sent(int to, int64_t pieces) = 0;
 
-  /// Waits for reached(). The group's failure, which at `deadline_ns` this rank causes itself.
-  virtual Status wait(Counter which, int64_t steps, int64_t deadline_ns) = 0;
+  /// Sets the count of pieces taken of those that rank `from` sent. It may hear of it later unless `is_last`, of a
+  /// message.
+  virtual void publish_taken(int from, int64_t pieces, bool is_last) = 0;
 
-  /// Waits until all that was published reaches the others without this rank's doing.
-  virtual Status flush(int64_t deadline_ns) = 0;
+  bool reached(const Goal& goal) { return first_behind(goal) < 0; }
+
+  /// Waits until one of `goals` is reached. The group's failure, which at `deadline_ns` this rank causes itself, for
+  /// the sake of the first goal.
+  virtual Status wait(std::span<const Goal> goals, int64_t deadline_ns) = 0;
+
+  /// Moves what can be moved without waiting.
+  virtual void move() = 0;
+
+  /// Waits until all that was published reaches rank `to`, or every rank, without this rank's doing.
+  virtual Status flush(int to, int64_t deadline_ns) = 0;
 
   /// Fails the group unless it has failed already, and wakes every rank. For any thread.
   virtual void fail(Errc code, std::string_view reason) = 0;
@@ -41,6 +62,10 @@ class Signals {
   int64_t take_waited_ns() { return std::exchange(waited_ns_, 0); }
 
  protected:
+  /// A rank that is not there yet, or -1.
+  virtual int first_behind(const Goal& goal) = 0;
+  bool any_reached(std::span<const Goal> goals);
+
   int64_t waited_ns_ = 0;
 };
 
@@ -49,16 +74,19 @@ class SharedSignals final : public Signals {
   SharedSignals(Block block, int rank, bool may_spin, const Clock& clock);
 
   void publish(Counter which, const Operation& operation, uint32_t chunk) override;
-  bool reached(Counter which, int64_t steps) override;
-  Status wait(Counter which, int64_t steps, int64_t deadline_ns) override;
-  Status flush(int64_t) override { return {}; }
+  void publish_sent(int to, int64_t pieces) override;
+  void publish_taken(int from, int64_t pieces, bool is_last) override;
+  Status wait(std::span<const Goal> goals, int64_t deadline_ns) override;
+  void move() override {}
+  Status flush(int, int64_t) override { return {}; }
   void fail(Errc code, std::string_view reason) override { fail_block(block_, rank_, code, reason); }
 
  private:
   bool rank_reached(Counter which, int peer, int64_t steps);
-  int first_behind(Counter which, int64_t steps);
-  bool spin(Counter which, int64_t steps, int64_t start_ns);
-  Status sleep(Counter which, int64_t steps, int64_t deadline_ns);
+  int first_behind(const Goal& goal) override;
+  void ring_if_asleep(int peer);
+  bool spin(std::span<const Goal> goals, int64_t start_ns);
+  Status sleep(std::span<const Goal> goals, int64_t deadline_ns);
 
   const Block block_;
   const int rank_;

@@ -16,7 +16,9 @@
 namespace krait::collectives {
 namespace {
 
-constexpr int64_t kUnsaidSteps = 2;  // consumed and not said: less than the slots, so that nobody waits for the word
+// Consumed and not said: less than the slots, so that nobody waits for the word.
+constexpr int64_t kUnsaidSteps = kBlockSlots / 2;
+constexpr int64_t kUnsaidPieces = kPairSlots / 2;
 
 /// The one word on a control connection.
 struct LastWord final {
@@ -56,9 +58,16 @@ TcpSignals::~TcpSignals() {
   }
 }
 
-int TcpSignals::first_behind(Counter which, int64_t steps) {
-  for (int peer = 0; peer < world_; ++peer) {
-    if (block_.counter(which, peer).load(std::memory_order_relaxed) < steps) return peer;
+std::atomic<int64_t>& TcpSignals::counter_of(const Goal& goal, int peer) {
+  if (goal.which == Counter::kSent) return block_.sent(peer, rank_);
+  if (goal.which == Counter::kTaken) return block_.taken(rank_, peer);
+  return block_.counter(goal.which, peer);
+}
+
+int TcpSignals::first_behind(const Goal& goal) {
+  const bool is_pair = goal.peer != Goal::kEveryRank;
+  for (int peer = is_pair ? goal.peer : 0; peer < (is_pair ? goal.peer + 1 : world_); ++peer) {
+    if (counter_of(goal, peer).load(std::memory_order_relaxed) < goal.steps) return peer;
   }
   return -1;
 }
@@ -81,6 +90,22 @@ void TcpSignals::publish(Counter which, const Operation& operation, uint32_t chu
   }
 }
 
+void TcpSignals::publish_sent(int to, int64_t pieces) {
+  block_.sent(rank_, to).store(pieces, std::memory_order_relaxed);
+  const uint32_t slot = pair_slot(pieces - 1);
+  Frame frame;
+  frame.which = Counter::kSent;
+  frame.step = pieces - 1;
+  frame.note = block_.pair_note(slot, rank_, to);
+  frame.bytes = piece_bytes(frame.note, block_.header().config);
+  push(to, frame, block_.pair_stage(slot, rank_, to));
+}
+
+void TcpSignals::publish_taken(int from, int64_t pieces, bool is_last) {
+  block_.taken(from, rank_).store(pieces, std::memory_order_relaxed);
+  if (is_last || pieces - at(from).told_taken >= kUnsaidPieces) push(from, Frame{}, nullptr);
+}
+
 void TcpSignals::push(int to, const Frame& frame, const std::byte* payload) {
   Peer& peer = at(to);
   if (peer.queue_end - peer.queue_begin == peer.queue.size()) {
@@ -90,6 +115,7 @@ void TcpSignals::push(int to, const Frame& frame, const std::byte* payload) {
   Outgoing& out = peer.queue[peer.queue_end++ % peer.queue.size()];
   out = {frame, payload, 0};
   out.frame.consumed = peer.told_consumed = consumed();
+  out.frame.taken = peer.told_taken = block_.taken(to, rank_).load(std::memory_order_relaxed);
   send_queued(to);
 }
 
@@ -182,14 +208,16 @@ bool TcpSignals::take_read(int from) {
   return true;
 }
 
-// Whether the frame may come now; then its payload has a place.
-bool TcpSignals::begin_frame(int from) {
-  Peer& peer = at(from);
-  const Frame& frame = peer.frame;
+// Whether the frame may come now.
+bool TcpSignals::may_begin(int from, const Frame& frame) {
   const int64_t posted = block_.counter(Counter::kPosted, from).load(std::memory_order_relaxed);
   const int64_t mine = block_.counter(Counter::kPosted, rank_).load(std::memory_order_relaxed);
-  const int64_t stage_bytes = block_.header().config.stage_bytes;
-  if (frame.magic != kFrameMagic || frame.consumed < 0 || frame.consumed > mine) return false;
+  const int64_t sent = block_.sent(from, rank_).load(std::memory_order_relaxed);
+  const BlockConfig& config = block_.header().config;
+  if (frame.magic != kFrameMagic || frame.consumed < 0 || frame.consumed > mine || frame.taken < 0 ||
+      frame.taken > block_.sent(rank_, from).load(std::memory_order_relaxed)) {
+    return false;
+  }
   switch (frame.which) {
     case Counter::kPosted:
       if (frame.step != posted || frame.step >= consumed() + kBlockSlots) return false;
@@ -198,16 +226,33 @@ bool TcpSignals::begin_frame(int from) {
       if (frame.step < consumed() || frame.step >= posted) return false;
       break;
     case Counter::kConsumed:
-      if (frame.bytes != 0) return false;
-      break;
+      return frame.bytes == 0;
+    case Counter::kSent:
+      return frame.step == sent && sent < block_.taken(from, rank_).load(std::memory_order_relaxed) + kPairSlots &&
+             frame.offset == 0 && frame.note.row_bytes >= 0 && frame.bytes == piece_bytes(frame.note, config);
     default:
       return false;
   }
-  if (frame.offset < 0 || frame.offset > stage_bytes || frame.bytes < 0 || frame.bytes > stage_bytes - frame.offset)
-    return false;
+  return frame.offset >= 0 && frame.offset <= config.stage_bytes && frame.bytes >= 0 &&
+         frame.bytes <= config.stage_bytes - frame.offset;
+}
+
+// Then its payload has a place.
+bool TcpSignals::begin_frame(int from) {
+  Peer& peer = at(from);
+  const Frame& frame = peer.frame;
+  if (!may_begin(from, frame)) return false;
   peer.in_payload = true;
   peer.payload_left = frame.bytes;
-  peer.payload_to = block_.stage(block_slot(frame.step), from) + frame.offset;
+  switch (frame.which) {
+    case Counter::kConsumed:
+      break;
+    case Counter::kSent:
+      peer.payload_to = block_.pair_stage(pair_slot(frame.step), from, rank_);
+      break;
+    default:
+      peer.payload_to = block_.stage(block_slot(frame.step), from) + frame.offset;
+  }
   return true;
 }
 
@@ -216,12 +261,14 @@ void TcpSignals::end_frame(int from) {
   const Frame& frame = peer.frame;
   peer.in_payload = false;
   const auto move_to = [&](Counter which, int64_t steps) {
-    std::atomic<int64_t>& counter = block_.counter(which, from);
+    std::atomic<int64_t>& counter = counter_of(Goal{which}, from);
     if (counter.load(std::memory_order_relaxed) < steps) counter.store(steps, std::memory_order_relaxed);
   };
   move_to(Counter::kConsumed, frame.consumed);
+  move_to(Counter::kTaken, frame.taken);
   if (frame.which == Counter::kConsumed) return;
   if (frame.which == Counter::kPosted) block_.note(block_slot(frame.step), from) = frame.note;
+  if (frame.which == Counter::kSent) block_.pair_note(pair_slot(frame.step), from, rank_) = frame.note;
   move_to(frame.which, frame.step + 1);
 }
 
@@ -249,33 +296,34 @@ void TcpSignals::fail(Errc code, std::string_view reason) {
   [[maybe_unused]] const ssize_t written = write(bell_.get(), &once, sizeof once);
 }
 
-Status TcpSignals::wait(Counter which, int64_t steps, int64_t deadline_ns) {
-  if (reached(which, steps)) return {};
+Status TcpSignals::wait(std::span<const Goal> goals, int64_t deadline_ns) {
+  if (any_reached(goals)) return {};
   const int64_t start_ns = machine_now_ns();
   tell_consumed();
   Status status;
-  if (!may_spin_ || !spin(which, steps, start_ns)) {
-    status = move_until(
-        [&]() -> Result<bool> {
-          const int behind = first_behind(which, steps);
-          if (behind < 0) return true;
-          const bool is_gone = behind != rank_ && at(behind).data_ended && at(behind).control_ended;
-          if (is_gone) fail(Errc::kUnavailable, fmt::format("rank {} is gone", behind));
-          RETURN_IF_ERROR(block_health(block_));
-          if (clock_.now_ns() < deadline_ns) return false;
-          fail(Errc::kDeadlineExceeded, fmt::format("rank {} did not come in time", behind));
-          return block_health(block_).error();
-        },
-        deadline_ns);
-  }
+  if (!may_spin_ || !spin(goals, start_ns)) status = move_until([&] { return look(goals, deadline_ns); }, deadline_ns);
   waited_ns_ += machine_now_ns() - start_ns;
   return status;
 }
 
-Status TcpSignals::flush(int64_t deadline_ns) {
+// Whether a goal is reached, or why none ever will be.
+Result<bool> TcpSignals::look(std::span<const Goal> goals, int64_t deadline_ns) {
+  if (any_reached(goals)) return true;
+  for (const Goal& goal : goals) {
+    const int behind = first_behind(goal);
+    const bool is_gone = behind != rank_ && at(behind).data_ended && at(behind).control_ended;
+    if (is_gone) fail(Errc::kUnavailable, fmt::format("rank {} is gone", behind));
+  }
+  RETURN_IF_ERROR(block_health(block_));
+  if (clock_.now_ns() < deadline_ns) return false;
+  fail(Errc::kDeadlineExceeded, fmt::format("rank {} did not come in time", first_behind(goals.front())));
+  return block_health(block_).error();
+}
+
+Status TcpSignals::flush(int to, int64_t deadline_ns) {
   const auto unsent = [&] {
     for (int peer = 0; peer < world_; ++peer) {
-      if (peer != rank_ && at(peer).has_unsent()) return peer;
+      if (peer != rank_ && (to == peer || to == Goal::kEveryRank) && at(peer).has_unsent()) return peer;
     }
     return -1;
   };
@@ -303,14 +351,20 @@ Status TcpSignals::move_until(const Done& done, int64_t deadline_ns) {
   }
 }
 
-bool TcpSignals::spin(Counter which, int64_t steps, int64_t start_ns) {
+bool TcpSignals::spin(std::span<const Goal> goals, int64_t start_ns) {
+  const auto is_behind = [&](int peer) {
+    return std::any_of(goals.begin(), goals.end(), [&](const Goal& goal) {
+      const bool concerns = goal.peer == Goal::kEveryRank || goal.peer == peer;
+      return concerns && counter_of(goal, peer).load(std::memory_order_relaxed) < goal.steps;
+    });
+  };
   while (true) {
     for (int peer = 0; peer < world_; ++peer) {
-      if (peer == rank_ || block_.counter(which, peer).load(std::memory_order_relaxed) >= steps) continue;
+      if (peer == rank_ || !is_behind(peer)) continue;
       read_data(peer);
       if (at(peer).has_unsent()) send_queued(peer);
     }
-    if (reached(which, steps)) return true;
+    if (any_reached(goals)) return true;
     if (machine_now_ns() - start_ns > limits::kCollectiveSpinNs) return false;
     relax();
   }

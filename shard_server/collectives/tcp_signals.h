@@ -27,20 +27,23 @@ class TcpSignals final : public Signals {
     Counter which = Counter::kConsumed;
     int64_t step = 0;
     int64_t consumed = 0;  // the sender's counter
+    int64_t taken = 0;     // the same, of pieces from who gets the frame
     int64_t offset = 0;
     int64_t bytes = 0;
     StepNote note;
   };
-  static constexpr uint32_t kFrameMagic = 0x4B524602;  // "KRF" and the format's version
+  static constexpr uint32_t kFrameMagic = 0x4B524603;  // "KRF" and the format's version
 
   /// `block` is this rank's own and outlives the object.
   TcpSignals(Block block, const Options& options, TcpMesh mesh);
   ~TcpSignals() override;
 
   void publish(Counter which, const Operation& operation, uint32_t chunk) override;
-  bool reached(Counter which, int64_t steps) override { return first_behind(which, steps) < 0; }
-  Status wait(Counter which, int64_t steps, int64_t deadline_ns) override;
-  Status flush(int64_t deadline_ns) override;
+  void publish_sent(int to, int64_t pieces) override;
+  void publish_taken(int from, int64_t pieces, bool is_last) override;
+  Status wait(std::span<const Goal> goals, int64_t deadline_ns) override;
+  void move() override { poll_once(0); }
+  Status flush(int to, int64_t deadline_ns) override;
   void fail(Errc code, std::string_view reason) override;
 
  private:
@@ -57,6 +60,7 @@ class TcpSignals final : public Signals {
     std::array<Outgoing, limits::kMaxTcpFrames> queue;
     uint32_t queue_begin = 0, queue_end = 0;
     int64_t told_consumed = 0;
+    int64_t told_taken = 0;
     // What was read ahead, and the frame whose payload comes next.
     std::array<std::byte, limits::kTcpReceiveBytes> buffer;
     size_t begin = 0, end = 0;
@@ -69,7 +73,8 @@ class TcpSignals final : public Signals {
   };
 
   Peer& at(int peer) { return *peers_[static_cast<size_t>(peer)]; }
-  int first_behind(Counter which, int64_t steps);
+  int first_behind(const Goal& goal) override;
+  std::atomic<int64_t>& counter_of(const Goal& goal, int peer);
   int64_t consumed() { return block_.counter(Counter::kConsumed, rank_).load(std::memory_order_relaxed); }
   void push(int to, const Frame& frame, const std::byte* payload);
   void send_queued(int to);
@@ -79,7 +84,9 @@ class TcpSignals final : public Signals {
   bool begin_frame(int from);
   void end_frame(int from);
   void read_control(int from);
-  bool spin(Counter which, int64_t steps, int64_t start_ns);
+  bool may_begin(int from, const Frame& frame);
+  Result<bool> look(std::span<const Goal> goals, int64_t deadline_ns);
+  bool spin(std::span<const Goal> goals, int64_t start_ns);
   template <class Done>
   Status move_until(const Done& done, int64_t deadline_ns);
   void poll_once(int64_t most_ns);

@@ -23,8 +23,7 @@ void copy_floats(void* to, const void* from, int64_t floats) {
 }  // namespace
 
 WireRows WireRows::make(const CodecEntry& codec, int64_t rows, int64_t width, int64_t exact_lanes) {
-  if (!codec.format.has_value()) return {&codec, 1, rows * width, 0};
-  return {&codec, rows, width, exact_lanes};
+  return {&codec, rows, width, codec.format.has_value() ? exact_lanes : 0};
 }
 
 int64_t WireRows::body_bytes(int64_t floats) const {
@@ -41,12 +40,6 @@ int64_t WireChunk::offset(int64_t at) const {
   if (at == blocks()) return bytes();
   const int64_t whole = at / row_blocks;
   return whole * shape->row_bytes() + at % row_blocks * shape->block_bytes();
-}
-
-Stripe stripe_of(int rank, int world, int64_t count) {
-  const int64_t share = ceil_div(count, world);
-  const int64_t begin = std::min(count, share * rank);
-  return {begin, std::min(count - begin, share)};
 }
 
 /// Blocks of one row.

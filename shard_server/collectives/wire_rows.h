@@ -25,8 +25,9 @@ struct WireRows final {
   int64_t width = 0;  // elements of a row, exact lanes included
   int64_t exact_lanes = 0;
 
-  /// Floats that travel as they are have no rows: they are one row, cut anywhere.
   static WireRows make(const CodecEntry& codec, int64_t rows, int64_t width, int64_t exact_lanes);
+  /// The same where nobody asks which row is which: floats that travel as they are become one row, cut anywhere.
+  WireRows joined() const { return is_plain() ? WireRows{codec, 1, rows * width, 0} : *this; }
 
   bool is_plain() const { return !codec->format.has_value(); }
   int64_t body() const { return width - exact_lanes; }
@@ -56,13 +57,6 @@ struct WireChunk final {
   /// Bytes before block `at`; all of them at blocks().
   int64_t offset(int64_t at) const;
 };
-
-/// The blocks of a chunk that a rank reduces in a two-shot sum.
-struct Stripe final {
-  int64_t begin = 0;
-  int64_t count = 0;
-};
-Stripe stripe_of(int rank, int world, int64_t count);
 
 /// What a sum does with a chunk. `in` and `out` are the whole operation's floats; packed bytes are the chunk's, from
 /// its first block on.

@@ -24,6 +24,12 @@ TEST(CollectiveAllocation, OperationsAllocateNothing) {
     RETURN_IF_ERROR(communicator.all_gather(40'000, data.data(), gathered.data()));
     RETURN_IF_ERROR(communicator.all_gather_rows(5, sizes, data.data(), gathered.data()));
     RETURN_IF_ERROR(communicator.broadcast(1, 4000, data.data()));
+    RETURN_IF_ERROR(communicator.reduce_scatter(10, 1000, data.data(), gathered.data()));
+    const int rank = communicator.rank();
+    ASSIGN_OR_RETURN(const Ticket sent, communicator.begin_send((rank + 1) % 3, 40'000, data.data()));
+    RETURN_IF_ERROR(communicator.recv((rank + 2) % 3, 40'000, gathered.data()));
+    RETURN_IF_ERROR(communicator.progress());
+    RETURN_IF_ERROR(communicator.finish(sent));
     RETURN_IF_ERROR(communicator.barrier());
     if (test::allocations().count != before)
       return Error{Errc::kInternal, fmt::format("{} allocations", test::allocations().count - before), ""};

@@ -192,6 +192,21 @@ TEST(Tcp, FramesOutOfTurnFailTheGroup) {
   refused("no counter", [](Frame& frame) { frame.which = static_cast<Counter>(9); });
   refused("before the stage", [](Frame& frame) { frame.offset = -1; });
   refused("behind the stage", [](Frame& frame) { frame.bytes = int64_t{1} << 40; });
+  refused("more was taken than was sent", [](Frame& frame) { frame.taken = 1; });
+  const auto refused_piece = [&](const char* what, const std::function<void(Frame&)>& change) {
+    refused(what, [&](Frame& frame) {
+      frame.which = Counter::kSent;
+      frame.bytes = frame.note.row_bytes = 8;
+      change(frame);
+    });
+  };
+  refused_piece("a later piece", [](Frame& frame) { frame.step = 1; });
+  refused_piece("a piece of another size than it says", [](Frame& frame) { frame.bytes = 7; });
+  refused_piece("a piece elsewhere", [](Frame& frame) { frame.offset = 8; });
+  refused_piece("a message below nothing", [](Frame& frame) {
+    frame.note.row_bytes = std::numeric_limits<int64_t>::min();
+    frame.bytes = 0;
+  });
 }
 
 // A link that is cut loses packets without a word: here both ends go on reading nothing, so that sends fill up.
