@@ -31,6 +31,10 @@ Result<bool> read_options(int argc, char** argv, Options& options) {
   settings.add("group", s.group, "name of the group");
   settings.add("rank", s.rank, "this process among its group; 0 leads", 0, limits::kMaxWorld - 1);
   settings.add("world", s.world, "ranks of the group", 1, limits::kMaxWorld);
+  settings.add_choice("weights", s.weights, "what a rank holds: its part of every layer, or the whole model",
+                      {"cut", "whole"});
+  settings.add("prefill-split", s.prefill_split,
+               "ranks with whole weights that share a long prompt: auto (all), never, or a number (rank 0's counts)");
   settings.add("shares", s.shares, "speeds of the ranks, as 3,1: their parts of the model; none: equal parts (rank 0)");
   settings.add("host-ranks", s.host_ranks, "ranks of all groups on this host; 0: those of this group", 0, 4096);
   settings.section("Addresses");

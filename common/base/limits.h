@@ -153,7 +153,10 @@ inline constexpr int kDefaultMaxQueue = 1024;  // waiting requests of a group
 inline constexpr int kMaxQueue = 1 << 20;
 inline constexpr int64_t kMaxQueuedTokens = int64_t{1} << 26;  // prompt tokens of all waiting requests of a group
 inline constexpr int kMaxStepRows = 2048;                      // rows of one step, decode and prefill together
-inline constexpr int kLogitRowsPerPass = 32;                   // rows of lm_head computed and held at once
+inline constexpr int64_t kSharedPromptRows = 4096;             // of one rank's part of a prompt that ranks share
+inline constexpr int64_t kLeastSharedRows = 512;  // of a part: fewer compute faster than a slow link brings their state
+inline constexpr double kSharedPromptMs = 2'000;  // that a step of a shared prompt may take: somebody new waits for it
+inline constexpr int kLogitRowsPerPass = 32;      // rows of lm_head computed and held at once
 
 // Collectives.
 inline constexpr int kMaxCollectiveTickets = 8;               // operations in flight of one rank

@@ -206,6 +206,7 @@ struct Form {
   path @3 :Text;
   bootstrap @4 :Text;
   codec @5 :Text;
+  wholeWeights @6 :Bool;
 }
 
 struct Load {
@@ -241,6 +242,7 @@ struct StepRun {
   sample @5 :Bool;
   promptLogprobs @6 :Bool;
   nextToken @7 :Int32;
+  ranks @8 :UInt32 = 1;
 }
 
 struct StepTap {

@@ -186,6 +186,7 @@ static void get(schema::Form::Reader from, Form& to) {
     finite("shares", share);
   to.path = name("path", from.getPath());
   to.codec = name("codec", from.getCodec());
+  to.whole_weights = from.getWholeWeights();
   to.bootstrap = name("bootstrap", from.getBootstrap());
 }
 
@@ -218,7 +219,9 @@ static void get(schema::StepRun::Reader from, StepRun& to) {
   to.out_slot = slot_id("out_slot", from.getOutSlot());
   to.sequence_slot = slot_id("sequence_slot", from.getSequenceSlot());
   to.position = position("position", from.getPosition());
-  to.tokens = token_ids("tokens", from.getTokens(), limits::kMaxStepRows);
+  to.ranks = in_range("ranks", from.getRanks(), 1, limits::kMaxWorld);
+  to.tokens =
+      token_ids("tokens", from.getTokens(), to.ranks > 1 ? to.ranks * limits::kSharedPromptRows : limits::kMaxStepRows);
   to.sample = from.getSample();
   to.prompt_logprobs = from.getPromptLogprobs();
   to.next_token = in_range("next_token", from.getNextToken(), -1, limits::kMaxVocab - 1);
@@ -239,7 +242,8 @@ static void get(schema::Step::Reader from, Step& to) {
   int64_t rows = 0;
   for (const StepRun& run : to.runs)
     rows += std::max<int64_t>(1, static_cast<int64_t>(run.tokens.size()));
-  in_range("rows", rows, 0, limits::kMaxStepRows);
+  const bool shared = to.runs.size() == 1 && to.runs[0].ranks > 1;
+  in_range("rows", rows, 0, shared ? limits::kMaxWorld * limits::kSharedPromptRows : limits::kMaxStepRows);
   for (const StepTap& tap : to.taps)
     in_range("tap row", tap.row, 0, rows - 1);
 }

@@ -198,6 +198,7 @@ static void put(schema::Form::Builder to, const Form& from) {
   put_numbers(to.initShares(count(from.shares)), from.shares);
   to.setPath(text(from.path));
   to.setCodec(text(from.codec));
+  to.setWholeWeights(from.whole_weights);
   to.setBootstrap(text(from.bootstrap));
 }
 
@@ -234,6 +235,7 @@ static void put(schema::StepRun::Builder to, const StepRun& from) {
   to.setSample(from.sample);
   to.setPromptLogprobs(from.prompt_logprobs);
   to.setNextToken(from.next_token);
+  to.setRanks(from.ranks);
 }
 
 static void put(schema::StepTap::Builder to, const StepTap& from) {

@@ -199,6 +199,7 @@ struct Form final {
   std::string path;            // instruction path that every rank runs
   std::string codec;           // that hidden sums travel in (collectives/codecs.def)
   std::string bootstrap;       // how the communicator finds its peers (collectives/bootstrap.h)
+  bool whole_weights = false;  // every rank holds the whole model, and its own sequences
   friend bool operator==(const Form&, const Form&) = default;
 };
 
@@ -240,6 +241,7 @@ struct StepRun final {
   bool sample = false;           // the last row's logits choose the next token
   bool prompt_logprobs = false;  // logprob of the token after each row
   int32_t next_token = -1;       // token after the last row, for prompt_logprobs; -1: none known
+  uint32_t ranks = 1;  // that share its tokens, of a group whose ranks hold the whole model; alone in its step
   friend bool operator==(const StepRun&, const StepRun&) = default;
 };
 

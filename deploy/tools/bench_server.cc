@@ -16,6 +16,8 @@ scheduler::SchedulerOptions scheduler_options(const LocalGroup& group, double ma
   options.kv_pages = group.ready().kv_pages;
   options.max_step_rows = group.ready().max_rows;
   options.max_step_ms = max_step_ms;
+  options.homes = group.homes();
+  options.prompt_ranks = group.prompt_ranks();
   return options;
 }
 
@@ -86,7 +88,7 @@ Result<std::optional<StepRecord>> BenchServer::turn() {
   in_flight_.pop_front();
   record.done_ns = clock_.now_ns();
   if (profiling_) record.profile = profile_of(answers);
-  RETURN_IF_ERROR(scheduler_.step_done(answers.front()));
+  RETURN_IF_ERROR(scheduler_.step_done(scheduler_.merge(answers)));
   RETURN_IF_ERROR(take_messages());
   return std::optional<StepRecord>(record);
 }

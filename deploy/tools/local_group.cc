@@ -22,6 +22,9 @@ LocalGroup::~LocalGroup() {
 Result<std::unique_ptr<LocalGroup>> LocalGroup::start(std::shared_ptr<const Checkpoint> checkpoint,
                                                       const LocalGroupOptions& options, const Clock& clock) {
   std::unique_ptr<LocalGroup> group(new LocalGroup(std::move(checkpoint), clock));
+  group->whole_weights_ = options.whole_weights;
+  const auto most = static_cast<uint32_t>(options.whole_weights ? options.ranks : 1);
+  group->prompt_ranks_ = options.prompt_ranks == 0 ? most : std::min(most, options.prompt_ranks);
   RETURN_IF_ERROR(group->start_ranks(options));
   RETURN_IF_ERROR(group->load(options));
   return group;
@@ -35,6 +38,7 @@ Status LocalGroup::start_ranks(const LocalGroupOptions& options) {
     shard::RankOptions self;
     self.rank = static_cast<int>(rank);
     self.world = options.ranks;
+    self.whole_weights = options.whole_weights;
     self.dtype = options.dtype;
     self.threads = options.threads;
     self.slots = options.slots;
@@ -59,6 +63,7 @@ Status LocalGroup::load(const LocalGroupOptions& options) {
   form.world = static_cast<uint32_t>(options.ranks);
   form.path = kernels::cpu_path_name(kernels::best_cpu_path());
   form.codec = options.codec;
+  form.whole_weights = options.whole_weights;
   form.bootstrap =
       collectives::Bootstrap{"shared_memory", fmt::format("krait-tool-{}-{:016x}", getpid(), epoch_), ""}.to_text();
   for (auto& worker : workers_) {

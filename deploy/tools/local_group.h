@@ -24,6 +24,8 @@ struct LocalGroupOptions final {
   int threads = 1;  // of each rank
   DType dtype = DType::kF32;
   uint32_t slots = 1;
+  bool whole_weights = false;   // every rank holds the whole model, and its own sequences
+  uint32_t prompt_ranks = 0;    // of those, how many share a long prompt; 0: all
   std::string codec = "exact";  // of hidden sums (shard_server/collectives/codecs.def)
 };
 
@@ -43,6 +45,8 @@ class LocalGroup final {
   Result<wire::StepDone> step(wire::Step step);
 
   int ranks() const { return static_cast<int>(workers_.size()); }
+  shard::Homes homes() const { return {0, whole_weights_ ? ranks() : 1}; }
+  uint32_t prompt_ranks() const { return prompt_ranks_; }
   const Checkpoint& checkpoint() const { return *checkpoint_; }
   /// What all ranks have: the least of their slots, rows and pages; the weights of all together.
   const wire::Ready& ready() const { return ready_; }
@@ -60,6 +64,8 @@ class LocalGroup final {
   const std::shared_ptr<const Checkpoint> checkpoint_;
   const Clock& clock_;
   const uint64_t epoch_;
+  bool whole_weights_ = false;
+  uint32_t prompt_ranks_ = 1;
   wire::Ready ready_;
   std::vector<shard::Engine*> engines_;  // by rank
   std::mutex mutex_;

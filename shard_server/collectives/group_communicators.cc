@@ -6,6 +6,7 @@
 #include <array>
 #include <vector>
 
+#include "shard_server/collectives/loopback.h"
 #include "shard_server/collectives/tcp_socket.h"
 
 namespace krait::collectives {
@@ -55,27 +56,46 @@ Result<std::shared_ptr<GroupCommunicators>> GroupCommunicators::form(Communicato
   return formed;
 }
 
+Result<std::shared_ptr<GroupCommunicators>> GroupCommunicators::form_alone(CommunicatorFactory factory,
+                                                                           const Options& options) {
+  std::shared_ptr<GroupCommunicators> formed(new GroupCommunicators);
+  Options peers = options;
+  peers.order = ReduceOrder::kRankOrder;  // any world; nothing is added
+  ASSIGN_OR_RETURN(formed->peers_, factory(peers));
+  Options alone;
+  alone.name = options.name;
+  alone.epoch = options.epoch;
+  alone.clock = options.clock;
+  alone.hub = make_loopback_hub();
+  ASSIGN_OR_RETURN(formed->group_, make_loopback_communicator(alone));
+  return formed;
+}
+
 void GroupCommunicators::set_deadline_ns(int64_t deadline_ns) {
-  group_->set_deadline_ns(deadline_ns);
-  if (sub_) sub_->set_deadline_ns(deadline_ns);
+  for (Communicator* communicator : all()) {
+    if (communicator != nullptr) communicator->set_deadline_ns(deadline_ns);
+  }
 }
 
 void GroupCommunicators::abort(std::string_view reason) {
-  group_->abort(reason);
-  if (sub_) sub_->abort(reason);
+  for (Communicator* communicator : all()) {
+    if (communicator != nullptr) communicator->abort(reason);
+  }
 }
 
 Statistics GroupCommunicators::statistics() const {
-  Statistics all = group_->statistics();
-  if (!sub_) return all;
-  const Statistics more = sub_->statistics();
-  for (size_t op = 0; op < all.size(); ++op) {
-    all[op].operations += more[op].operations;
-    all[op].contributed_bytes += more[op].contributed_bytes;
-    all[op].time_ns += more[op].time_ns;
-    all[op].wait_ns += more[op].wait_ns;
+  Statistics sum{};
+  for (const Communicator* communicator : all()) {
+    if (communicator == nullptr) continue;
+    const Statistics more = communicator->statistics();
+    for (size_t op = 0; op < sum.size(); ++op) {
+      sum[op].operations += more[op].operations;
+      sum[op].contributed_bytes += more[op].contributed_bytes;
+      sum[op].time_ns += more[op].time_ns;
+      sum[op].wait_ns += more[op].wait_ns;
+    }
   }
-  return all;
+  return sum;
 }
 
 }  // namespace krait::collectives

@@ -1,6 +1,7 @@
 // What one rank talks through: all ranks of its group, and those with which it shares a part of the model.
 #pragma once
 
+#include <array>
 #include <memory>
 #include <optional>
 #include <string_view>
@@ -23,19 +24,27 @@ class GroupCommunicators final {
   static Result<std::shared_ptr<GroupCommunicators>> form(CommunicatorFactory factory, const Options& options,
                                                           const std::optional<SubGroupRanks>& sub);
 
+  /// Of ranks that hold the whole model each: alone in their sums, with the others as peers.
+  static Result<std::shared_ptr<GroupCommunicators>> form_alone(CommunicatorFactory factory, const Options& options);
+
   Communicator& group() { return *group_; }
+  /// All ranks, also where each adds alone.
+  Communicator& peers() { return peers_ ? *peers_ : *group_; }
   Communicator* sub() { return sub_.get(); }
 
   void set_deadline_ns(int64_t deadline_ns);
   void abort(std::string_view reason);
-  /// Of both together.
+  /// Of all of them together.
   Statistics statistics() const;
 
  private:
   GroupCommunicators() = default;
 
+  std::array<Communicator*, 3> all() const { return {group_.get(), sub_.get(), peers_.get()}; }
+
   std::unique_ptr<Communicator> group_;
-  std::unique_ptr<Communicator> sub_;
+  std::unique_ptr<Communicator> sub_;    // or null
+  std::unique_ptr<Communicator> peers_;  // or null: those of group_
 };
 
 }  // namespace krait::collectives

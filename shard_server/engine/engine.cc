@@ -40,6 +40,7 @@ Result<std::unique_ptr<Engine>> Engine::load(std::shared_ptr<const Checkpoint> c
   engine->dtype_ = options.dtype;
   engine->codec_ = options.codec;
   engine->rank_ = options.rank;
+  engine->homes_ = options.homes;
   engine->overlap_rows_ = options.overlap_rows;
   engine->stream_ = std::make_unique<kernels::Stream>(options.stream);
   WeightLoader loader(*engine->checkpoint_, engine->partition_, options.rank, options.dtype, engine->weights_,
@@ -49,8 +50,10 @@ Result<std::unique_ptr<Engine>> Engine::load(std::shared_ptr<const Checkpoint> c
     if (block_plan.kind == BlockKind::kLmHead) {
       ASSIGN_OR_RETURN(engine->head_, LmHead::make(source));
     } else {
+      const int64_t first = engine->states_.slot_stride();
       ASSIGN_OR_RETURN(auto block, make_block(source));
       engine->blocks_.push_back(std::move(block));
+      engine->block_states_.push_back({first, engine->states_.slot_stride() - first});
     }
   }
   CHECK(engine->head_ != nullptr);
@@ -102,7 +105,8 @@ Status Engine::allocate(const EngineOptions& options) {
     max_rows_ = std::min(max_rows_, static_cast<uint32_t>(limits::kMaxStepRows));
   }
   const BlockNeeds needs = needs_of(blocks_, *head_, max_rows_);
-  ASSIGN_OR_RETURN(std::byte * h, buffers_.allocate(max_rows_ * config().hidden_size * 4));
+  const int64_t h_rows = std::max<int64_t>(max_rows_, homes_.world > 1 ? limits::kSharedPromptRows : 0);
+  ASSIGN_OR_RETURN(std::byte * h, buffers_.allocate(h_rows * config().hidden_size * 4));
   h_ = reinterpret_cast<float*>(h);
   sum_width_ = needs.sum_width;
   ASSIGN_OR_RETURN(std::byte * sum, buffers_.allocate(max_rows_ * sum_width_ * 4));
@@ -120,7 +124,7 @@ Status Engine::allocate(const EngineOptions& options) {
   ASSIGN_OR_RETURN(std::byte * sampler, buffers_.allocate(sampler_bytes));
   sampler_ =
       std::make_unique<Sampler>(*head_, stream_->threads(), std::span(sampler, static_cast<size_t>(sampler_bytes)));
-  ids_.reserve(max_rows_);
+  ids_.reserve(static_cast<size_t>(h_rows));
   return {};
 }
 
@@ -147,136 +151,17 @@ std::string Engine::numerics_id() const {
                      partition, checkpoint_->fingerprint().substr(0, 12));
 }
 
-bool Engine::writes_a_slot_twice(const wire::Step& step) {
-  written_.assign(records_.size(), false);
-  const auto again = [&](int32_t slot) {
-    if (slot < 0 || slot >= static_cast<int32_t>(written_.size())) return false;
-    const bool was = written_[static_cast<size_t>(slot)];
-    written_[static_cast<size_t>(slot)] = true;
-    return was;
-  };
-  return std::any_of(step.runs.begin(), step.runs.end(), [&](const auto& run) { return again(run.out_slot); }) ||
-         std::any_of(step.taps.begin(), step.taps.end(), [&](const auto& tap) { return again(tap.slot); });
-}
-
-Status Engine::validate(const wire::Step& step) {
-  const auto refuse = [](std::string why) { return Error{Errc::kProtocol, "step: " + std::move(why), ""}; };
-  const auto slots = static_cast<int32_t>(records_.size());
-  for (const auto& admission : step.admissions) {
-    if (admission.slot < 0 || admission.slot >= slots) return refuse("admission to a slot that does not exist");
-    for (const int32_t page : admission.pages) {
-      if (page < 0 || page >= kv_.pages()) return refuse("admission to a page that does not exist");
-    }
-    if (admission.sampling.logprobs > limits::kMaxLogprobs) return refuse("more logprobs than the limit");
-  }
-  int64_t rows = 0;
-  for (const auto& run : step.runs) {
-    if (run.in_slot < -1 || run.in_slot >= slots || run.out_slot < -1 || run.out_slot >= slots ||
-        run.sequence_slot < 0 || run.sequence_slot >= slots) {
-      return refuse("run of a slot that does not exist");
-    }
-    for (const int32_t token : run.tokens) {
-      if (token < 0 || token >= config().vocab_size) return refuse("token outside the vocabulary");
-    }
-    if (run.next_token < -1 || run.next_token >= config().vocab_size) return refuse("token outside the vocabulary");
-    const bool admitted_now = std::any_of(step.admissions.begin(), step.admissions.end(),
-                                          [&](const auto& admission) { return admission.slot == run.sequence_slot; });
-    if (!admitted_now && !records_[static_cast<size_t>(run.sequence_slot)].admitted()) {
-      return refuse("run of a slot that holds no sequence");
-    }
-    if (!has_pages(step, run)) return refuse("run past its sequence's pages");
-    rows += std::max<int64_t>(1, static_cast<int64_t>(run.tokens.size()));
-  }
-  if (rows == 0 || rows > max_rows_) return refuse(fmt::format("{} rows, at most {} fit", rows, max_rows_));
-  if (writes_a_slot_twice(step)) return refuse("two runs or taps write one slot");
-  for (const auto& tap : step.taps) {
-    if (tap.row < 0 || tap.row >= rows || tap.slot < 0 || tap.slot >= slots) return refuse("tap outside the batch");
-  }
-  return {};
-}
-
-void Engine::lay_out(const wire::Step& step) {
-  ids_.clear();
-  runs_.clear();
-  taps_.clear();
-  attention_.clear();
-  for (const auto& admission : step.admissions)
-    records_[static_cast<size_t>(admission.slot)].admit(admission);
-  for (const auto& run : step.runs) {
-    SequenceRecord& record = records_[static_cast<size_t>(run.sequence_slot)];
-    kernels::Run rows;
-    rows.row_begin = static_cast<int32_t>(ids_.size());
-    rows.in_slot = run.in_slot;
-    // A row after its stop is computed like any other, but leaves no trace.
-    rows.out_slot = record.done() ? -1 : run.out_slot;
-    if (run.tokens.empty()) {
-      ids_.push_back(record.last_token());
-    } else {
-      ids_.insert(ids_.end(), run.tokens.begin(), run.tokens.end());
-      record.read_tokens(run.position, run.tokens);
-    }
-    rows.rows = static_cast<int32_t>(ids_.size()) - rows.row_begin;
-    runs_.push_back(rows);
-    if (kv_.pages() > 0) attention_.push_back({rows.row_begin, rows.rows, run.position, record.pages()});
-    for (const auto& tap : step.taps) {
-      const bool inside = tap.row >= rows.row_begin && tap.row < rows.row_begin + rows.rows;
-      if (inside && !record.done()) taps_.push_back({tap.row, tap.slot});
-    }
-  }
-  std::sort(taps_.begin(), taps_.end(), [](const auto& a, const auto& b) { return a.row < b.row; });
-}
-
-bool Engine::has_pages(const wire::Step& step, const wire::StepRun& run) const {
-  if (kv_.pages() == 0) return true;
-  const auto admitted = std::find_if(step.admissions.begin(), step.admissions.end(),
-                                     [&](const auto& admission) { return admission.slot == run.sequence_slot; });
-  const size_t pages = admitted != step.admissions.end()
-                           ? admitted->pages.size()
-                           : records_[static_cast<size_t>(run.sequence_slot)].pages().size();
-  const auto rows = std::max<int64_t>(1, static_cast<int64_t>(run.tokens.size()));
-  return static_cast<int64_t>(pages) * kernels::kPageTokens >= run.position + rows;
-}
-
-void Engine::choose_logit_rows(const wire::Step& step, wire::StepDone& done) {
-  logit_rows_.clear();
-  // First the places for the results, because rows point at them.
-  for (const auto& run : step.runs) {
-    if (run.sample) done.samples.push_back({run.sequence_slot, false, {}});
-    if (!run.prompt_logprobs) continue;
-    auto& scores = done.prompt_logprobs.emplace_back(wire::RowLogprobs{run.sequence_slot, run.position + 1, {}});
-    for (size_t i = 1; i < run.tokens.size(); ++i)
-      scores.entries.push_back({run.tokens[i], 0, {}});
-    if (run.next_token >= 0) scores.entries.push_back({run.next_token, 0, {}});
-  }
-  auto sample = done.samples.begin();
-  auto scores = done.prompt_logprobs.begin();
-  for (size_t r = 0; r < step.runs.size(); ++r) {
-    const auto& run = step.runs[r];
-    SequenceRecord* record = &records_[static_cast<size_t>(run.sequence_slot)];
-    if (run.prompt_logprobs) {
-      int32_t row = runs_[r].row_begin;
-      for (auto& entry : scores->entries) {
-        LogitRow& wanted = logit_rows_.emplace_back();
-        wanted.row = row++;
-        wanted.score = &entry;
-        wanted.top = record->params().logprobs;
-      }
-      ++scores;
-    }
-    if (run.sample) {
-      LogitRow& wanted = logit_rows_.emplace_back();
-      wanted.row = runs_[r].row_begin + runs_[r].rows - 1;
-      wanted.position = run.position + static_cast<uint32_t>(runs_[r].rows);
-      wanted.sequence = record;
-      wanted.sample = &*sample++;
-    }
+/// Ranks hold the same residual stream: the last row of each run stands for the rows before it, which its states carry.
+void Engine::digest_rows(Digest& digest) const {
+  for (const auto& run : runs_) {
+    const float* row = h_ + (run.row_begin + run.rows - 1) * config().hidden_size;
+    digest.update(std::as_bytes(std::span(row, static_cast<size_t>(config().hidden_size))));
   }
 }
 
 BlockContext Engine::context(collectives::GroupCommunicators& communicators, int64_t first_row, HiddenSum& sum) {
   const auto from = [&](float* rows, int64_t width) { return rows == nullptr ? nullptr : rows + first_row * width; };
   const int64_t hidden = config().hidden_size;
-  sum.rows = from(sum_, sum_width_);
   return {*stream_,
           communicators.group(),
           communicators.sub(),
@@ -298,6 +183,8 @@ Status Engine::run_blocks(const Batch& batch, collectives::GroupCommunicators& c
     parts_.keep_whole(batch);
   }
   std::array<HiddenSum, BatchParts::kMost> sums;
+  for (size_t part = 0; part < parts_.all().size(); ++part)
+    sums[part].rows = sum_ + parts_.all()[part].first_row * sum_width_;
   const Block* previous = nullptr;
   const auto complete = [&](size_t part) -> Status {
     const BatchPart& rows = parts_.all()[part];
@@ -322,20 +209,19 @@ Result<wire::StepDone> Engine::step(const wire::Step& step, collectives::GroupCo
   const int64_t start_ns = clock.now_ns();
   const auto before = communicators.statistics();
   lay_out(step);
-  RETURN_IF_ERROR(run_blocks({ids_, runs_, taps_, attention_}, communicators));
+  if (step.runs[0].ranks > 1) {
+    RETURN_IF_ERROR(run_shared(step.runs[0], communicators));
+  } else if (!ids_.empty()) {
+    RETURN_IF_ERROR(run_blocks({ids_, runs_, taps_, attention_}, communicators));
+  }
 
   wire::StepDone done;
   done.epoch = step.epoch;
   done.step = step.step;
-  done.rank = static_cast<uint32_t>(rank_);
+  done.rank = static_cast<uint32_t>(homes_.world > 1 ? homes_.rank : rank_);
   Digest digest;
   digest.update(std::as_bytes(std::span(&step.step, 1)));
-  // Ranks hold the same residual stream: the last row of each run stands for the rows before it, which its states
-  // carry.
-  for (const auto& run : runs_) {
-    const float* row = h_ + (run.row_begin + run.rows - 1) * config().hidden_size;
-    digest.update(std::as_bytes(std::span(row, static_cast<size_t>(config().hidden_size))));
-  }
+  digest_rows(digest);
   const int64_t sample_ns = clock.now_ns();
   choose_logit_rows(step, done);
   HiddenSum none;
@@ -344,7 +230,8 @@ Result<wire::StepDone> Engine::step(const wire::Step& step, collectives::GroupCo
     scores.failed = !std::all_of(scores.entries.begin(), scores.entries.end(),
                                  [](const wire::TokenInfo& entry) { return std::isfinite(entry.logprob); });
   }
-  done.digest = digest.value();
+  // Ranks that hold the whole model compute different rows: there is nothing to compare.
+  done.digest = homes_.world > 1 ? step.step : digest.value();
 
   const int64_t end_ns = clock.now_ns();
   const auto after = communicators.statistics();
@@ -354,7 +241,7 @@ Result<wire::StepDone> Engine::step(const wire::Step& step, collectives::GroupCo
   }
   done.timings.total_us = (end_ns - start_ns) / kUs;
   done.timings.sample_us = (end_ns - sample_ns) / kUs;
-  if (rank_ != 0) {
+  if (rank_ != 0) {  // it says what rank 0 says
     done.samples.clear();
     done.prompt_logprobs.clear();
   }

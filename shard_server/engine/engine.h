@@ -23,13 +23,15 @@
 #include "shard_server/engine/batch_parts.h"
 #include "shard_server/engine/sampler.h"
 #include "shard_server/engine/sequence_table.h"
+#include "shard_server/state/homes.h"
 #include "shard_server/state/state_pool.h"
 
 namespace krait::shard {
 
 struct EngineOptions final {
-  int rank = 0;
+  int rank = 0;  // of the partition
   Partition partition;
+  Homes homes;                                              // of ranks that hold the whole model each
   DType dtype = DType::kF32;                                // of matrices, as weight_type_name() knows them
   collectives::Codec codec = collectives::Codec::kFloat32;  // of hidden sums
   uint32_t slots = 0;              // 0: as many as `state_memory_bytes` holds, at most limits::kDefaultMaxSlots
@@ -40,6 +42,12 @@ struct EngineOptions final {
   // Equal on all ranks.
   int64_t overlap_rows = 0;
   kernels::StreamOptions stream;
+};
+
+/// Where one block's states lie within a slot.
+struct StateRange final {
+  int64_t first = 0;
+  int64_t floats = 0;
 };
 
 class Engine final {
@@ -79,11 +87,17 @@ class Engine final {
   Engine() = default;
   Status validate(const wire::Step& step);
   bool writes_a_slot_twice(const wire::Step& step);
+  Status validate_rows(const wire::Step& step) const;
   void lay_out(const wire::Step& step);
+  bool is_here(const wire::StepRun& run) const { return homes_.here(run.sequence_slot); }
   bool has_pages(const wire::Step& step, const wire::StepRun& run) const;
   void choose_logit_rows(const wire::Step& step, wire::StepDone& done);
   BlockContext context(collectives::GroupCommunicators& communicators, int64_t first_row, HiddenSum& sum);
   Status run_blocks(const Batch& batch, collectives::GroupCommunicators& communicators);
+  Status run_shared(const wire::StepRun& run, collectives::GroupCommunicators& communicators);
+  Status bring_state(const wire::StepRun& run, collectives::Communicator& peers);
+  Status run_layer(const Block& block, int32_t in_slot, collectives::GroupCommunicators& communicators);
+  void digest_rows(Digest& digest) const;
   Status allocate(const EngineOptions& options);
 
   std::shared_ptr<const Checkpoint> checkpoint_;
@@ -91,12 +105,14 @@ class Engine final {
   DType dtype_ = DType::kF32;
   collectives::Codec codec_ = collectives::Codec::kFloat32;
   int rank_ = 0;
+  Homes homes_;
   kernels::Arena weights_{"the weights (more ranks share them, a smaller --dtype needs less)"};
   kernels::Arena buffers_{"the buffers of a step (fewer --slots make them smaller)"};
   StatePool states_;
   KvCache kv_;
   std::unique_ptr<kernels::Stream> stream_;
   std::vector<std::unique_ptr<Block>> blocks_;
+  std::vector<StateRange> block_states_;  // of each block
   std::unique_ptr<LmHead> head_;
   std::unique_ptr<Sampler> sampler_;
   std::vector<SequenceRecord> records_;  // one a slot
@@ -114,7 +130,8 @@ class Engine final {
   std::span<std::byte> gemm_workspace_;
   std::vector<bool> written_;  // by slot
   std::vector<int32_t> ids_;
-  std::vector<kernels::Run> runs_;
+  std::vector<kernels::Run> runs_;               // of this rank
+  std::vector<const wire::StepRun*> run_steps_;  // what each of them is
   std::vector<kernels::Tap> taps_;
   std::vector<kernels::AttentionRun> attention_;
   BatchParts parts_;

@@ -53,11 +53,12 @@ void Scheduler::fork_followers(Sequence& source, int32_t fork_row, wire::Step& s
   for (const SequencePtr& follower : std::exchange(source.followers, {})) {
     follower->follows = false;
     const FreePlaces free{free_slots_.size(), pages_.free(), pages_.total()};
-    if (follower->ended || !queue_.may_jump(follower->submit.client, free) ||
+    const int32_t slot = slot_beside(source.slot);
+    if (slot < 0 || follower->ended || !queue_.may_jump(follower->submit.client, free) ||
         follower->pages_needed - static_cast<int64_t>(shared.size()) > free.pages) {
       continue;
     }
-    admit(follower, shared, step);
+    admit(follower, slot, shared, step);
     queue_.begin_behind(follower, fork);
     follower->forked_tokens = fork;
     step.taps.push_back({fork_row, follower->slot});

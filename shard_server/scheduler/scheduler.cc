@@ -172,15 +172,19 @@ void Scheduler::plan_decodes(wire::Step& step, InFlight& record) {
 }
 
 void Scheduler::plan_prefills(wire::Step& step, InFlight& record) {
+  const int64_t shared = shared_rows();
+  record.shared = shared > 0;
   const int64_t budget_rows =
-      cost_.prefill_budget(record.rows, options_.max_step_ms, options_.max_step_rows - record.rows);
+      record.shared ? shared
+                    : cost_.prefill_budget(record.rows, options_.max_step_ms, options_.max_step_rows - record.rows);
   std::vector<std::pair<SequencePtr, int32_t>> forks;  // who passes its fork in this plan, and the row before it
   for (const auto& sequence : queue_.share_out(budget_rows, {free_slots_.size(), pages_.free(), pages_.total()})) {
     const uint32_t begin = sequence->planned_tokens;
     const uint32_t fork = sequence->followers.empty() ? 0 : fork_point(sequence->submit);
     const int64_t fork_row = record.rows + fork - 1 - begin;
-    if (sequence->slot < 0) admit(sequence, {}, step);
+    if (sequence->slot < 0) admit(sequence, best_slot(), {}, step);
     plan_prefill_of(sequence, step, record);
+    if (record.shared) step.runs.back().ranks = options_.prompt_ranks;
     if (begin < fork && fork <= sequence->planned_tokens) forks.emplace_back(sequence, fork_row);
   }
   // After those whose turn it was have their places.
@@ -188,9 +192,38 @@ void Scheduler::plan_prefills(wire::Step& step, InFlight& record) {
     fork_followers(*source, row, step);
 }
 
-void Scheduler::admit(const SequencePtr& sequence, std::span<const int32_t> shared_pages, wire::Step& step) {
-  sequence->slot = free_slots_.back();
-  free_slots_.pop_back();
+/// Rows of the only sequence's prompt that ranks read together in the next step; 0 where it does not pay.
+int64_t Scheduler::shared_rows() const {
+  if (options_.prompt_ranks <= 1 || by_key_.size() != 1) return 0;
+  const Sequence& only = *by_key_.begin()->second;
+  const int64_t most = options_.prompt_ranks * limits::kSharedPromptRows;
+  const auto within_time = static_cast<int64_t>(limits::kSharedPromptMs / cost_.row_ms()) * options_.prompt_ranks;
+  const int64_t rows = std::min({int64_t{only.rows_left()}, most, within_time});
+  const bool pays = rows >= options_.prompt_ranks * limits::kLeastSharedRows;
+  return pays && !only.submit.sampling.prompt_logprobs ? rows : 0;
+}
+
+/// A free slot of the rank with the fewest sequences.
+int32_t Scheduler::best_slot() const {
+  std::vector<int64_t> load(static_cast<size_t>(options_.homes.world), 0);
+  for (const auto& sequence : running_)
+    ++load[static_cast<size_t>(options_.homes.of(sequence->slot))];
+  const auto load_of = [&](int32_t slot) { return load[static_cast<size_t>(options_.homes.of(slot))]; };
+  return *std::min_element(free_slots_.rbegin(), free_slots_.rend(),
+                           [&](int32_t a, int32_t b) { return load_of(a) < load_of(b); });
+}
+
+/// A free slot of the same rank as `other`, or -1.
+int32_t Scheduler::slot_beside(int32_t other) const {
+  const auto found = std::find_if(free_slots_.rbegin(), free_slots_.rend(),
+                                  [&](int32_t slot) { return options_.homes.of(slot) == options_.homes.of(other); });
+  return found == free_slots_.rend() ? -1 : *found;
+}
+
+void Scheduler::admit(const SequencePtr& sequence, int32_t slot, std::span<const int32_t> shared_pages,
+                      wire::Step& step) {
+  sequence->slot = slot;
+  std::erase(free_slots_, slot);
   pages_.share(shared_pages);
   sequence->pages.assign(shared_pages.begin(), shared_pages.end());
   const auto own = pages_.take(sequence->pages_needed - static_cast<int64_t>(shared_pages.size()));

@@ -25,6 +25,7 @@
 #include "shard_server/scheduler/page_pool.h"
 #include "shard_server/scheduler/sequence.h"
 #include "shard_server/scheduler/step_cost.h"
+#include "shard_server/state/homes.h"
 
 namespace krait::scheduler {
 
@@ -37,6 +38,8 @@ struct SchedulerOptions final {
   uint32_t max_queue = limits::kDefaultMaxQueue;
   double max_step_ms = 50;
   int64_t max_step_rows = limits::kMaxStepRows;
+  shard::Homes homes;                       // of ranks that hold the whole model each
+  uint32_t prompt_ranks = 1;                // that share a long prompt when nobody else is there; at most homes.world
   int64_t least_step_deadline_ms = 10'000;  // of a step's collectives; longer where steps are long
 };
 
@@ -51,7 +54,8 @@ struct SchedulerStats final {
   uint64_t generated_tokens = 0;  // tokens sent
   uint64_t rejected = 0;
   uint64_t cancelled = 0;
-  uint64_t non_finite = 0;  // sequences that ended because the model gave no numbers
+  uint64_t shared_prompt_tokens = 0;  // of prompt_tokens, those that ranks shared
+  uint64_t non_finite = 0;            // sequences that ended because the model gave no numbers
 };
 
 class Scheduler final {
@@ -81,6 +85,10 @@ class Scheduler final {
 
   /// The next plan, or nothing when there is no work or enough plans are in flight. `epoch` is left to the caller.
   std::optional<wire::Step> plan();
+
+  /// The ranks' answers to that plan as one: what each says of its own sequences, in the order of the plan. Ranks that
+  /// hold parts of the model all say the same.
+  wire::StepDone merge(std::vector<wire::StepDone> answers) const;
 
   /// The result of the oldest plan in flight, on which all ranks agree. Error kProtocol, and nothing is changed, where
   /// it is no answer to that plan.
@@ -114,6 +122,7 @@ class Scheduler final {
     uint64_t step = 0;
     int64_t rows = 0;
     int64_t prompt_rows = 0;
+    bool shared = false;  // by ranks that hold the whole model
     std::vector<PlannedRun> runs;
   };
 
@@ -121,7 +130,10 @@ class Scheduler final {
   void plan_decodes(wire::Step& step, InFlight& record);
   void plan_prefills(wire::Step& step, InFlight& record);
   void plan_prefill_of(const SequencePtr& sequence, wire::Step& step, InFlight& record);
-  void admit(const SequencePtr& sequence, std::span<const int32_t> shared_pages, wire::Step& step);
+  int64_t shared_rows() const;
+  int32_t best_slot() const;
+  int32_t slot_beside(int32_t other) const;
+  void admit(const SequencePtr& sequence, int32_t slot, std::span<const int32_t> shared_pages, wire::Step& step);
   uint32_t fork_point(const wire::Submit& submit) const;
   void find_leader(const SequencePtr& sequence);
   void fork_followers(Sequence& source, int32_t fork_row, wire::Step& step);

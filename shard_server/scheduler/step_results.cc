@@ -1,5 +1,6 @@
 // The second part of the scheduler: what happens when a step's result is known, and how sequences end.
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "common/base/check.h"
@@ -40,6 +41,28 @@ bool is_stop(const Sequence& sequence, int32_t token) {
 }
 
 }  // namespace
+
+wire::StepDone Scheduler::merge(std::vector<wire::StepDone> answers) const {
+  wire::StepDone all = std::move(answers.at(0));
+  if (options_.homes.world == 1 || in_flight_.empty()) return all;
+  std::map<int32_t, size_t> places;
+  for (const auto& run : in_flight_.front().runs)
+    places.emplace(run.sequence->slot, places.size());
+  const auto place = [&](const auto& result) {
+    const auto found = places.find(result.slot);
+    return found == places.end() ? places.size() : found->second;
+  };
+  const auto by_place = [&](const auto& a, const auto& b) { return place(a) < place(b); };
+  for (size_t i = 1; i < answers.size(); ++i) {
+    std::move(answers[i].samples.begin(), answers[i].samples.end(), std::back_inserter(all.samples));
+    auto& scores = answers[i].prompt_logprobs;
+    std::move(scores.begin(), scores.end(), std::back_inserter(all.prompt_logprobs));
+    all.timings.total_us = std::max(all.timings.total_us, answers[i].timings.total_us);
+  }
+  std::stable_sort(all.samples.begin(), all.samples.end(), by_place);
+  std::stable_sort(all.prompt_logprobs.begin(), all.prompt_logprobs.end(), by_place);
+  return all;
+}
 
 Status Scheduler::check(const InFlight& record, const wire::StepDone& done) const {
   const auto samples =
@@ -128,7 +151,12 @@ void Scheduler::observe(const InFlight& record, const wire::StepDone& done) {
   ++stats_.steps;
   stats_.prompt_tokens += static_cast<uint64_t>(record.prompt_rows);
   const double step_ms = static_cast<double>(done.timings.total_us) / 1e3;
-  cost_.observe(record.rows, step_ms);
+  // What a row costs one rank.
+  if (record.shared) {
+    stats_.shared_prompt_tokens += static_cast<uint64_t>(record.rows);
+  } else {
+    cost_.observe(record.rows, step_ms);
+  }
   if (step_ms > 0) {
     const double speed = static_cast<double>(record.rows) / step_ms * 1e3;
     tokens_per_second_ += (tokens_per_second_ == 0 ? 1 : kSpeedSmoothing) * (speed - tokens_per_second_);

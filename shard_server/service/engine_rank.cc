@@ -18,6 +18,14 @@ namespace {
 /// Of a rank's part of the memory that is free before loading, less its weights, what states may take.
 constexpr double kStateShare = 0.4;
 
+/// Ranks of the model's parts: one where each rank holds the whole of it.
+int parts_of(const RankOptions& options) {
+  return options.whole_weights ? 1 : options.world;
+}
+int part_of(const RankOptions& options) {
+  return options.whole_weights ? 0 : options.rank;
+}
+
 }  // namespace
 
 Status share_host(RankOptions& options, const Checkpoint& checkpoint, std::span<const double> shares,
@@ -25,8 +33,8 @@ Status share_host(RankOptions& options, const Checkpoint& checkpoint, std::span<
   const int64_t kernel_threads = host_ranks * options.threads;
   options.threads_may_spin = kernel_threads <= allowed_cores();
   options.collectives_may_spin = kernel_threads + 1 <= allowed_cores();
-  ASSIGN_OR_RETURN(const auto partition, make_partition(checkpoint.config(), options.world, shares));
-  const int64_t weights = kept_bytes(checkpoint.plan(), partition, options.rank, options.dtype);
+  ASSIGN_OR_RETURN(const auto partition, make_partition(checkpoint.config(), parts_of(options), shares));
+  const int64_t weights = kept_bytes(checkpoint.plan(), partition, part_of(options), options.dtype);
   // Memory is shared by the ranks of a host, addresses are this process's own.
   const int64_t free_bytes = std::min(available_memory_bytes() / host_ranks, address_space_left_bytes());
   const int64_t left = std::max<int64_t>(0, free_bytes - weights);
@@ -43,6 +51,7 @@ Status EngineRank::form(const wire::Form& form, const std::atomic<bool>& leaving
   ASSIGN_OR_RETURN(const auto bootstrap, collectives::Bootstrap::parse(form.bootstrap));
   ASSIGN_OR_RETURN(const auto factory, collectives::find_collective(bootstrap.transport));
   RETURN_IF_ERROR(collectives::find_codec(form.codec));
+  RETURN_IF_ERROR(check_layout(form));
   collectives::Options options;
   options.name = bootstrap.name;
   options.address = bootstrap.address;
@@ -50,7 +59,7 @@ Status EngineRank::form(const wire::Form& form, const std::atomic<bool>& leaving
   options.epoch = form.epoch;
   options.rank = options_.rank;
   options.world = options_.world;
-  ASSIGN_OR_RETURN(const auto partition, make_partition(checkpoint_->config(), options_.world, form.shares));
+  ASSIGN_OR_RETURN(const auto partition, make_partition(checkpoint_->config(), parts_of(options_), form.shares));
   options.order = partition.aligned ? collectives::ReduceOrder::kTree : collectives::ReduceOrder::kRankOrder;
   options.max_rows = limits::kLogitRowsPerPass;
   options.max_width = checkpoint_->config().hidden_size;
@@ -59,20 +68,32 @@ Status EngineRank::form(const wire::Form& form, const std::atomic<bool>& leaving
   options.cancel = &leaving;
   if (options_.hub_of != nullptr) options.hub = options_.hub_of(bootstrap.name);
   std::optional<collectives::SubGroupRanks> sub;
-  if (const auto group = sub_group(checkpoint_->config(), partition, options_.rank))
+  if (const auto group = sub_group(checkpoint_->config(), partition, part_of(options_)))
     sub = {.first = group->first, .world = group->world, .index = group->index};
-  ASSIGN_OR_RETURN(auto communicators, collectives::GroupCommunicators::form(factory, options, sub));
+  ASSIGN_OR_RETURN(auto communicators, options_.whole_weights
+                                           ? collectives::GroupCommunicators::form_alone(factory, options)
+                                           : collectives::GroupCommunicators::form(factory, options, sub));
   form_ = form;
   const std::scoped_lock lock(mutex_);
   communicators_ = std::move(communicators);
   return {};
 }
 
+Status EngineRank::check_layout(const wire::Form& form) const {
+  if (form.whole_weights == options_.whole_weights) return {};
+  const auto word = [](bool whole) { return whole ? "whole" : "cut"; };
+  return Error{Errc::kInvalidArgument,
+               fmt::format("rank {} was started with --weights {}, its leader with --weights {}", options_.rank,
+                           word(options_.whole_weights), word(form.whole_weights)),
+               "weights"};
+}
+
 Result<wire::Ready> EngineRank::load(const wire::Load& load) {
   CHECK(form_.has_value());
   EngineOptions options;
-  options.rank = options_.rank;
-  ASSIGN_OR_RETURN(options.partition, make_partition(checkpoint_->config(), options_.world, form_->shares));
+  options.rank = part_of(options_);
+  ASSIGN_OR_RETURN(options.partition, make_partition(checkpoint_->config(), parts_of(options_), form_->shares));
+  if (options_.whole_weights) options.homes = {options_.rank, options_.world};
   options.dtype = options_.dtype;
   ASSIGN_OR_RETURN(options.codec, collectives::find_codec(form_->codec));
   options.slots = load.slots != 0 ? load.slots : options_.slots;

@@ -21,6 +21,7 @@ namespace krait::shard {
 struct RankOptions final {
   int rank = 0;
   int world = 1;
+  bool whole_weights = false;  // of every rank of the group
   DType dtype = DType::kF32;
   int threads = 1;
   bool threads_may_spin = false;                       // where each has a core
@@ -33,7 +34,7 @@ struct RankOptions final {
 };
 
 /// What a rank may take of this host, which `host_ranks` ranks share: whether it spins, and the memory of its states.
-/// `options` has its rank, world, dtype and threads. Errors are make_partition's.
+/// `options` has its rank, world, layout, dtype and threads. Errors are make_partition's.
 Status share_host(RankOptions& options, const Checkpoint& checkpoint, std::span<const double> shares,
                   int64_t host_ranks);
 
@@ -50,6 +51,8 @@ class EngineRank final : public RankModel {
   RankFigures figures() const override;
 
  private:
+  Status check_layout(const wire::Form& form) const;
+
   const RankOptions options_;
   const std::shared_ptr<const Checkpoint> checkpoint_;
   const Clock& clock_;

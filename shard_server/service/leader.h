@@ -28,6 +28,8 @@ struct LeaderOptions final {
   wire::Join self;                          // what rank 0 itself would say: the others must match it
   std::vector<double> shares;               // speeds of the ranks, for their parts of the model; empty: equal parts
   std::string codec = "exact";              // of hidden sums
+  bool whole_weights = false;               // every rank holds the whole model, and its own sequences
+  uint32_t prompt_ranks = 0;                // of those, how many share a long prompt; 0: all
   std::string transport = "shared_memory";  // of collectives
   std::string address;                      // of rank 0's collectives, where the transport needs one
   uint32_t slots = 0;                       // 0: by the ranks' memory

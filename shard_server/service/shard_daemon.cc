@@ -41,6 +41,19 @@ Result<std::vector<double>> parse_shares(const std::string& text) {
   return Error{Errc::kInvalidArgument, fmt::format("--shares '{}' is no list of numbers, as 3,1", text), "shares"};
 }
 
+/// Ranks that share a long prompt; 0: all of them.
+Result<uint32_t> parse_prefill_split(const std::string& text) {
+  if (text == "auto") return 0u;
+  if (text == "never") return 1u;
+  const auto numbers = parse_number_list<int64_t>(text);
+  if (numbers && numbers->size() == 1 && (*numbers)[0] >= 2 && (*numbers)[0] <= limits::kMaxWorld)
+    return static_cast<uint32_t>((*numbers)[0]);
+  return Error{Errc::kInvalidArgument,
+               fmt::format("--prefill-split '{}' is neither auto, never, nor a number of ranks from 2 to {}", text,
+                           limits::kMaxWorld),
+               "prefill-split"};
+}
+
 }  // namespace
 
 Result<std::unique_ptr<ShardDaemon>> ShardDaemon::start(ShardOptions options, const Clock& clock) {
@@ -59,6 +72,11 @@ Status ShardDaemon::open() {
   RETURN_IF_ERROR(wire::check_group_name(options_.group));
   RETURN_IF_ERROR(wire::check_run_dir(options_.run_dir));
   ASSIGN_OR_RETURN(shares_, parse_shares(options_.shares));
+  const bool whole = options_.weights == "whole";
+  if (whole && !shares_.empty()) {
+    return Error{Errc::kInvalidArgument, "--shares cuts a model, and --weights whole leaves it whole", "shares"};
+  }
+  ASSIGN_OR_RETURN(prompt_ranks_, parse_prefill_split(options_.prefill_split));
   ASSIGN_OR_RETURN(const ModelPlace model, find_model(options_.model));
   ASSIGN_OR_RETURN(checkpoint_, Checkpoint::open(model.path));
   if (const auto& fields = checkpoint_->config().unknown_fields; !fields.empty()) {
@@ -88,6 +106,7 @@ Status ShardDaemon::open() {
   RankOptions rank;
   rank.rank = static_cast<int>(options_.rank);
   rank.world = static_cast<int>(options_.world);
+  rank.whole_weights = whole;
   const std::optional<DType> dtype = weight_type_from_name(options_.dtype);
   CHECK(dtype.has_value());  // the settings take no other
   rank.dtype = *dtype;
@@ -133,6 +152,8 @@ LoopOptions ShardDaemon::loop_options() const {
   leader.world = join_.world;
   leader.shares = shares_;
   leader.codec = options_.collectives;
+  leader.whole_weights = options_.weights == "whole";
+  leader.prompt_ranks = prompt_ranks_;
   if (listener_ != nullptr) {
     leader.transport = "tcp";
     leader.address = listener_->address();

@@ -22,8 +22,10 @@ namespace krait::shard {
 struct ShardOptions final {
   int64_t rank = 0;
   int64_t world = 1;
-  int64_t host_ranks = 0;  // ranks of all groups on this host, for memory and spinning; at least world
-  std::string shares;      // one positive number a rank, with commas; rank 0's count for all. Empty: equal parts
+  int64_t host_ranks = 0;              // ranks of all groups on this host, for memory and spinning; at least world
+  std::string weights = "cut";         // or "whole": each rank holds all of the model, and its own sequences
+  std::string prefill_split = "auto";  // of whole weights: ranks that share a long prompt; auto: all, never: none
+  std::string shares;  // one positive number a rank, with commas; rank 0's count for all. Empty: equal parts
   std::string group = "g0";
   std::string run_dir;            // where the group's sockets are
   std::string model;              // a folder, or a downloaded model's name (common/weights/model_place.h)
@@ -60,6 +62,7 @@ class ShardDaemon final {
   const ShardOptions options_;
   const Clock& clock_;
   std::shared_ptr<const Checkpoint> checkpoint_;
+  uint32_t prompt_ranks_ = 0;
   std::vector<double> shares_;
   std::string model_name_;
   std::shared_ptr<collectives::TcpListener> listener_;

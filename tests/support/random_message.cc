@@ -203,13 +203,14 @@ class Filler final {
     port(metrics_port);
   }
   void fill(Form& value) {
-    auto& [epoch, world, shares, path, codec, bootstrap] = value;
+    auto& [epoch, world, shares, path, codec, bootstrap, whole_weights] = value;
     any(epoch);
     number(world, 1, limits::kMaxWorld);
     list(shares, world, [this](double& share) { positive(share); });
     text(path);
     text(codec);
     text(bootstrap);
+    any(whole_weights);
   }
   void fill(Load& value) {
     auto& [epoch, slot_count] = value;
@@ -235,7 +236,7 @@ class Filler final {
     list(pages, limits::kMaxSequencePages, [this](int32_t& page) { number(page, 0, limits::kMaxKvPages - 1); });
   }
   void fill(StepRun& value) {
-    auto& [in_slot, out_slot, sequence_slot, first_position, token_list, sample, prompt_logprobs, next_token] = value;
+    auto& [in_slot, out_slot, sequence_slot, first_position, token_list, sample, prompt_logprobs, next_token, ranks] = value;
     number(in_slot, -1, limits::kMaxSlots - 1);
     slot(out_slot);
     slot(sequence_slot);
@@ -245,6 +246,7 @@ class Filler final {
     any(sample);
     any(prompt_logprobs);
     number(next_token, -1, limits::kMaxVocab - 1);
+    number(ranks, 1, limits::kMaxWorld);
   }
   void fill(Step& value) {
     auto& [epoch, step, deadline_ms, admissions, runs, taps] = value;

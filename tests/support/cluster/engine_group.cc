@@ -41,13 +41,17 @@ void on_all_ranks(int world, const std::function<void(int rank)>& work) {
 
 EngineGroup::EngineGroup(const EngineGroupOptions& options) : slot_pages_(options.slot_pages) {
   auto checkpoint = value_or_throw(Checkpoint::open(options.model_dir));
-  const auto partition = value_or_throw(make_partition(checkpoint->config(), options.world, options.shares));
+  const bool whole = options.whole_weights;
+  if (whole) homes_.world = options.world;
+  const auto partition =
+      value_or_throw(make_partition(checkpoint->config(), whole ? 1 : options.world, options.shares));
   engines_.resize(static_cast<size_t>(options.world));
   communicators_.resize(static_cast<size_t>(options.world));
   const auto hub = collectives::make_loopback_hub();
   on_all_ranks(options.world, [&](int rank) {
     shard::EngineOptions engine;
-    engine.rank = rank;
+    engine.rank = whole ? 0 : rank;
+    if (whole) engine.homes = {rank, options.world};
     engine.partition = partition;
     engine.dtype = options.dtype;
     engine.codec = options.codec;
@@ -69,10 +73,13 @@ EngineGroup::EngineGroup(const EngineGroupOptions& options) : slot_pages_(option
     communicator.max_width = checkpoint->config().hidden_size;
     communicator.hub = hub;
     std::optional<collectives::SubGroupRanks> sub;
-    if (const auto found = sub_group(checkpoint->config(), partition, rank))
+    if (const auto found = sub_group(checkpoint->config(), partition, engine.rank))
       sub = {.first = found->first, .world = found->world, .index = found->index};
-    communicators_[static_cast<size_t>(rank)] = value_or_throw(
-        collectives::GroupCommunicators::form(collectives::make_loopback_communicator, communicator, sub));
+    auto& formed = communicators_[static_cast<size_t>(rank)];
+    using collectives::GroupCommunicators;
+    const auto factory = collectives::make_loopback_communicator;
+    formed = value_or_throw(whole ? GroupCommunicators::form_alone(factory, communicator)
+                                  : GroupCommunicators::form(factory, communicator, sub));
   });
 }
 
@@ -80,7 +87,7 @@ EngineGroup::~EngineGroup() = default;
 
 void EngineGroup::keep_logits() {
   for (auto& engine : engines_) {
-    const bool first = engine == engines_.front();
+    const bool first = homes_.world > 1 || engine == engines_.front();
     engine->set_logit_tap([this, first](int32_t row, std::span<const float> logits) {
       if (first) logits_[row].assign(logits.begin(), logits.end());
     });
@@ -100,7 +107,16 @@ wire::StepDone EngineGroup::step(wire::Step step) {
   for (const auto& done : dones) {
     if (done.digest != dones[0].digest) throw std::runtime_error(fmt::format("rank {} disagrees", done.rank));
   }
-  return dones[0];
+  // Ranks with whole weights tell of their own sequences; the caller's order is that of the runs.
+  wire::StepDone all = dones[0];
+  if (homes_.world == 1) return all;
+  all.samples.clear();
+  for (const auto& run : step.runs) {
+    const auto& at_home = dones[static_cast<size_t>(homes_.of(run.sequence_slot))].samples;
+    std::copy_if(at_home.begin(), at_home.end(), std::back_inserter(all.samples),
+                 [&](const auto& sample) { return sample.slot == run.sequence_slot; });
+  }
+  return all;
 }
 
 shard::WholeState whole_state(std::span<const shard::Engine* const> engines, int32_t slot, int64_t tokens) {
@@ -121,8 +137,9 @@ std::vector<int32_t> EngineGroup::pages(int32_t slot) const {
 
 shard::WholeState EngineGroup::state(int32_t slot, int64_t tokens) const {
   std::vector<const shard::Engine*> engines;
-  for (const auto& engine : engines_)
-    engines.push_back(engine.get());
+  for (const auto& engine : engines_) {
+    if (homes_.world == 1 || engine == engines_[static_cast<size_t>(homes_.of(slot))]) engines.push_back(engine.get());
+  }
   return whole_state(engines, slot, tokens);
 }
 

@@ -23,6 +23,7 @@ struct EngineGroupOptions final {
   uint32_t slots = 4;
   uint32_t max_rows = 0;
   int64_t overlap_rows = 0;
+  bool whole_weights = false;  // of every rank
   uint32_t slot_pages = 32;  // of keys and values that a slot's sequence may use, in models that have some
   kernels::CpuPath path = kernels::best_cpu_path();
   std::vector<double> shares;
@@ -44,6 +45,7 @@ class EngineGroup final {
   void keep_logits();
   const std::map<int32_t, std::vector<float>>& logits() const { return logits_; }
 
+  /// Of the rank that has it, where ranks hold whole weights.
   shard::WholeState state(int32_t slot, int64_t tokens) const;
   /// What one rank's collectives have cost since the start, sub-groups included.
   collectives::Statistics statistics(int rank) const { return communicators_[static_cast<size_t>(rank)]->statistics(); }
@@ -58,6 +60,7 @@ class EngineGroup final {
   std::vector<std::unique_ptr<shard::Engine>> engines_;
   std::vector<std::shared_ptr<collectives::GroupCommunicators>> communicators_;
   std::map<int32_t, std::vector<float>> logits_;
+  shard::Homes homes_;
   uint64_t next_step_ = 1;
   uint32_t slot_pages_ = 0;
 };
