@@ -65,6 +65,12 @@ def _shares(text):
     return text
 
 
+def _prefill_split(text):
+    if text not in ("auto", "never") and text not in map(str, range(2, MAX_RANKS + 1)):
+        raise argparse.ArgumentTypeError(f"{text!r} is neither auto, never, nor a number of ranks from 2 to {MAX_RANKS}")
+    return text
+
+
 def _add_running(p):
     """Options of the run itself: where, how long, what is passed on."""
     p.add_argument(
@@ -122,6 +128,8 @@ def _parser():
     )
     p.add_argument("--ranks", type=_between(1, MAX_RANKS), default=2, metavar="P", help="shard servers of a group (default: %(default)s)")
     p.add_argument("--shares", type=_shares, metavar="A,B", help="speeds of the ranks, as 3,1: they get such parts of the model (default: equal ones)")
+    p.add_argument("--weights", choices=["cut", "whole"], help="what a rank holds: its part of every layer, or the whole model and its own sequences (default: cut)")
+    p.add_argument("--prefill-split", type=_prefill_split, metavar="N", help="ranks with whole weights that read a long prompt together: auto (all), never, or a number (default: auto)")
     p.add_argument("--groups", type=_between(1, MAX_GROUPS), default=1, metavar="G", help="replicas of the model (default: %(default)s)")
     p.add_argument(
         "--threads",
@@ -179,6 +187,8 @@ def parse(arguments):
     options = _parser().parse_args(arguments)
     options.command = command
     options.metrics_host = options.metrics_host or options.host
+    if options.shares and options.weights == "whole":
+        refuse("--shares cuts a model, and --weights whole leaves it whole")
     if options.shares and options.shares.count(",") + 1 != options.ranks:
         count = options.shares.count(",") + 1
         refuse(f"--shares {options.shares}: {counted(count, 'number')} for {counted(options.ranks, 'rank')} (--ranks)")

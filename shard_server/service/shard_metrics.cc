@@ -80,6 +80,7 @@ void ShardMetrics::observe_leader(const Leader& leader) {
   const scheduler::SchedulerStats now = scheduler != nullptr ? scheduler->stats() : scheduler::SchedulerStats{};
   auto& seen = scheduler_stats_;
   add_to(registry_.counter(CounterId::kTokens, {"prompt"}), seen.prompt_tokens, now.prompt_tokens);
+  add_to(registry_.counter(CounterId::kSharedPromptTokens), seen.shared_prompt_tokens, now.shared_prompt_tokens);
   add_to(registry_.counter(CounterId::kTokens, {"generated"}), seen.generated_tokens, now.generated_tokens);
   add_to(registry_.counter(CounterId::kQueueRejects, {"refused"}), seen.rejected, now.rejected);
   add_to(registry_.counter(CounterId::kCancels, {"cancelled"}), seen.cancelled, now.cancelled);

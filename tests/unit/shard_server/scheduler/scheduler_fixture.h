@@ -43,6 +43,8 @@ struct SchedulerFixture : testing::Test {
     options.max_queue = max_queue;
     options.max_step_ms = max_step_ms;
     options.max_step_rows = max_step_rows;
+    options.homes.world = homes;
+    options.prompt_ranks = prompt_ranks;
     scheduler.emplace(options, clock);
     engine.emplace(static_cast<int32_t>(slots), max_step_rows, kVocab);
     if (kv_pages > 0) engine->expect_pages();
@@ -137,6 +139,8 @@ struct SchedulerFixture : testing::Test {
     return tokens;
   }
 
+  int homes = 1;  // for make()
+  uint32_t prompt_ranks = 1;
   ManualClock clock{1'000'000};
   std::optional<scheduler::Scheduler> scheduler;
   std::optional<FakeEngine> engine;
