@@ -11,7 +11,7 @@
 #include "common/base/version.h"
 #include "common/metrics/exposition.h"
 #include "common/tensor/dtype.h"
-#include "shard_server/collectives/codec.h"
+#include "shard_server/service/collective_plan.h"
 #include "shard_server/service/shard_daemon.h"
 
 namespace krait {
@@ -42,7 +42,9 @@ Result<bool> read_options(int argc, char** argv, Options& options) {
   settings.add("metrics-host", options.metrics_host, "address of /metrics");
   settings.add("metrics-port", options.metrics_port, "port of /metrics; 0 picks one", 0, 65'535);
   settings.section("Collectives (rank 0's count for all)");
-  settings.add_choice("collectives", s.collectives, "how sums travel", collectives::codec_names());
+  settings.add_choice("collectives", s.collectives, "how sums travel", shard::sum_modes());
+  settings.add("collectives-plan", s.collectives_plan,
+               "file of krait-tune; none: the one beside the model, where --collectives is auto");
   settings.add("collectives-address", s.collectives_address,
                "host:port where ranks of other hosts reach rank 0 for sums; none: shared memory");
   settings.section("Model");

@@ -166,7 +166,11 @@ inline constexpr int kMaxPairMessages = 8;                    // in flight from 
 inline constexpr int64_t kMaxPairPieceBytes = 64 * kKiB;      // of a message, on the way at once
 inline constexpr int64_t kMinCollectiveStageBytes = 512;      // a codec's block and the exact lanes
 inline constexpr int64_t kMaxCollectiveStageBytes = 4 * kMiB;
-inline constexpr int64_t kMaxExactLanes = 16;  // columns of a sum that travel as floats beside packed ones
+inline constexpr int64_t kMaxHiddenSums = 3 * kMaxLayers;  // of a model: out_proj, o_proj, down_proj
+inline constexpr int64_t kMaxSumAlgorithms = 256;          // rows of a plan's table
+inline constexpr int64_t kMaxSizeCodecs = 64;              // rows of a plan's codecs by size
+inline constexpr int64_t kMaxPlanBytes = 1 * kMiB;         // of a plan's file
+inline constexpr int64_t kMaxExactLanes = 16;              // columns of a sum that travel as floats beside packed ones
 inline constexpr int64_t kMaxCollectiveMessageBytes = int64_t{1}
                                                       << 32;   // a rank's part, or the result, of one operation
 inline constexpr int64_t kCollectiveSpinNs = 50 * kUs;         // a wait spins this long at most, then sleeps

@@ -199,6 +199,30 @@ struct Join {
   metricsPort @10 :UInt32;
 }
 
+struct SumCodec {
+  layer @0 :UInt32;
+  operation @1 :Text;
+  codec @2 :Text;
+}
+
+struct SizeCodec {
+  bytes @0 :Int64;
+  codec @1 :Text;
+}
+
+struct SumAlgorithm {
+  codec @0 :Text;
+  bytes @1 :Int64;
+  twoShot @2 :Bool;
+  stageBytes @3 :Int64;
+}
+
+struct CollectivePlan {
+  sums @0 :List(SumCodec);
+  codecsBySize @1 :List(SizeCodec);
+  algorithms @2 :List(SumAlgorithm);
+}
+
 struct Form {
   epoch @0 :UInt64;
   world @1 :UInt32;
@@ -207,6 +231,7 @@ struct Form {
   bootstrap @4 :Text;
   codec @5 :Text;
   wholeWeights @6 :Bool;
+  plan @7 :CollectivePlan;
 }
 
 struct Load {

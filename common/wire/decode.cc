@@ -8,6 +8,7 @@
 #include "common/wire/cluster.capnp.h"
 #include "common/wire/codec.h"
 #include "common/wire/decode_checks.h"
+#include "common/wire/decode_plan.h"
 
 namespace krait::wire {
 using namespace decoding;  // NOLINT: its functions are words of this file
@@ -188,6 +189,7 @@ static void get(schema::Form::Reader from, Form& to) {
   to.codec = name("codec", from.getCodec());
   to.whole_weights = from.getWholeWeights();
   to.bootstrap = name("bootstrap", from.getBootstrap());
+  get(from.getPlan(), to.plan);
 }
 
 static void get(schema::Load::Reader from, Load& to) {

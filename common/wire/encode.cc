@@ -192,6 +192,30 @@ static void put(schema::Join::Builder to, const Join& from) {
   to.setMetricsPort(from.metrics_port);
 }
 
+static void put(schema::SumCodec::Builder to, const SumCodec& from) {
+  to.setLayer(from.layer);
+  to.setOperation(text(from.operation));
+  to.setCodec(text(from.codec));
+}
+
+static void put(schema::SizeCodec::Builder to, const SizeCodec& from) {
+  to.setBytes(from.bytes);
+  to.setCodec(text(from.codec));
+}
+
+static void put(schema::SumAlgorithm::Builder to, const SumAlgorithm& from) {
+  to.setCodec(text(from.codec));
+  to.setBytes(from.bytes);
+  to.setTwoShot(from.two_shot);
+  to.setStageBytes(from.stage_bytes);
+}
+
+static void put(schema::CollectivePlan::Builder to, const CollectivePlan& from) {
+  put_structs(to.initSums(count(from.sums)), from.sums);
+  put_structs(to.initCodecsBySize(count(from.codecs_by_size)), from.codecs_by_size);
+  put_structs(to.initAlgorithms(count(from.algorithms)), from.algorithms);
+}
+
 static void put(schema::Form::Builder to, const Form& from) {
   to.setEpoch(from.epoch);
   to.setWorld(from.world);
@@ -200,6 +224,7 @@ static void put(schema::Form::Builder to, const Form& from) {
   to.setCodec(text(from.codec));
   to.setWholeWeights(from.whole_weights);
   to.setBootstrap(text(from.bootstrap));
+  put(to.initPlan(), from.plan);
 }
 
 static void put(schema::Load::Builder to, const Load& from) {

@@ -16,7 +16,7 @@
 namespace krait::wire {
 
 /// Raised whenever a message changes its meaning; peers of another version are refused by name.
-inline constexpr uint32_t kProtocolVersion = 1;
+inline constexpr uint32_t kProtocolVersion = 2;
 
 // ---------------------------------------------------------------- sampling
 
@@ -192,14 +192,45 @@ struct Join final {
   friend bool operator==(const Join&, const Join&) = default;
 };
 
+/// The codec of one hidden sum, by name (collectives/codecs.def).
+struct SumCodec final {
+  uint32_t layer = 0;
+  std::string operation;  // out_proj, o_proj or down_proj
+  std::string codec;
+  friend bool operator==(const SumCodec&, const SumCodec&) = default;
+};
+
+/// Up to and including `bytes`, and beyond the last one: what a sum of that size does.
+struct SizeCodec final {
+  int64_t bytes = 0;  // of the sum as floats
+  std::string codec;
+  friend bool operator==(const SizeCodec&, const SizeCodec&) = default;
+};
+struct SumAlgorithm final {
+  std::string codec;
+  int64_t bytes = 0;  // of a rank's part as it travels
+  bool two_shot = false;
+  int64_t stage_bytes = 0;  // of a part, on the way in one step
+  friend bool operator==(const SumAlgorithm&, const SumAlgorithm&) = default;
+};
+
+/// What of a group's sums is not alike for all of them. Algorithms never change bits, codecs do.
+struct CollectivePlan final {
+  std::vector<SumCodec> sums;             // those whose codec is not Form::codec
+  std::vector<SizeCodec> codecs_by_size;  // of all hidden sums, in place of both; ascending. Gives up the contract
+  std::vector<SumAlgorithm> algorithms;   // by codec, ascending; a codec without any has the defaults
+  friend bool operator==(const CollectivePlan&, const CollectivePlan&) = default;
+};
+
 struct Form final {
   uint64_t epoch = 0;
   uint32_t world = 0;
   std::vector<double> shares;  // empty: equal
   std::string path;            // instruction path that every rank runs
-  std::string codec;           // that hidden sums travel in (collectives/codecs.def)
+  std::string codec;           // that hidden sums travel in, where the plan says nothing else
   std::string bootstrap;       // how the communicator finds its peers (collectives/bootstrap.h)
   bool whole_weights = false;  // every rank holds the whole model, and its own sequences
+  CollectivePlan plan;
   friend bool operator==(const Form&, const Form&) = default;
 };
 

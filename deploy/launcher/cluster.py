@@ -81,7 +81,8 @@ class Cluster:
                 command += ["--host-ranks", o.ranks * o.groups, "--dtype", o.dtype, "--threads", o.threads]
                 command += ["--metrics-port", next(ports)]
                 command += ["--drain-seconds", o.grace]
-                command += _given(o, "served_model_name", "weights", "prefill_split", "shares", "collectives", "slots", "max_queue", "max_step_ms") + o.shard_arg
+                command += _given(o, "served_model_name", "weights", "prefill_split", "shares", "slots", "max_queue")
+                command += _given(o, "collectives", "collectives_plan", "max_step_ms") + o.shard_arg
                 daemons.append(Daemon(command, self.run_dir, "shard", group, rank))
         return daemons
 

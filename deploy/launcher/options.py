@@ -140,8 +140,15 @@ def _parser():
     p.add_argument("--dtype", choices=["f32", "bf16", "int8", "int4"], default="f32", help="type of the weights in memory (default: %(default)s)")
     p.add_argument(
         "--collectives",
-        choices=["exact", "bf16", "int8", "int8-rotated", "int4", "int4-rotated"],
-        help="how parts of hidden sums travel between ranks; all but exact round them and change the text (default: exact)",
+        choices=["exact", "bf16", "int8", "int8-rotated", "int4", "int4-rotated", "auto", "fast"],
+        help="how parts of hidden sums travel between ranks; all but exact round them and change the text; auto: as krait-tune"
+        " found for this model; fast: by their size, so that a text depends on what else runs (default: exact)",
+    )
+    p.add_argument(
+        "--collectives-plan",
+        type=_path,
+        metavar="FILE",
+        help="what krait-tune wrote (default for --collectives auto: collectives-P.json in the model's folder)",
     )
     p.add_argument("--host", type=_address, default="127.0.0.1", help="address of the REST API (default: %(default)s)")
     p.add_argument(

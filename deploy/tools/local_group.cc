@@ -64,6 +64,7 @@ Status LocalGroup::load(const LocalGroupOptions& options) {
   form.path = kernels::cpu_path_name(kernels::best_cpu_path());
   form.codec = options.codec;
   form.whole_weights = options.whole_weights;
+  form.plan = options.plan;
   form.bootstrap =
       collectives::Bootstrap{"shared_memory", fmt::format("krait-tool-{}-{:016x}", getpid(), epoch_), ""}.to_text();
   for (auto& worker : workers_) {
@@ -119,7 +120,10 @@ Result<wire::StepDone> LocalGroup::step(wire::Step step) {
 }
 
 collectives::Statistics LocalGroup::collectives(int rank) const {
-  return workers_[static_cast<size_t>(rank)]->figures().collectives;
+  collectives::Statistics all{};
+  for (const auto& of_codec : workers_[static_cast<size_t>(rank)]->figures().collectives)
+    collectives::add_statistics(of_codec, all);
+  return all;
 }
 
 }  // namespace krait::tools

@@ -26,7 +26,8 @@ struct LocalGroupOptions final {
   uint32_t slots = 1;
   bool whole_weights = false;   // every rank holds the whole model, and its own sequences
   uint32_t prompt_ranks = 0;    // of those, how many share a long prompt; 0: all
-  std::string codec = "exact";  // of hidden sums (shard_server/collectives/codecs.def)
+  std::string codec = "exact";  // of hidden sums (shard_server/collectives/codecs.def), but for what the plan says
+  wire::CollectivePlan plan;
 };
 
 /// Used by one thread.

@@ -53,7 +53,7 @@ class Scratch final {
 
 /// The sum over ranks that a block ends with. It travels between the block's start and complete, while other rows are
 /// computed.
-struct HiddenSum final {
+struct PendingSum final {
   float* rows = nullptr;                      // room for BlockNeeds::sum_width floats a row
   std::optional<collectives::Ticket> ticket;  // begun, not finished
 };
@@ -68,7 +68,7 @@ struct BlockContext final {
   float* h;      // [rows][H]: the residual stream
   float* first;  // [rows][H]: the embeddings, kept for shared transformers; null where there are none
   float* side;   // [rows][H]: what a shared transformer hands to the mixer after it; null where there are none
-  HiddenSum& sum;
+  PendingSum& sum;
   std::span<std::byte> scratch;                             // as many bytes as the hungriest block asked for
   std::span<std::byte> gemm_workspace;                      // enough for every product of every block
   collectives::Codec codec = collectives::Codec::kFloat32;  // of hidden sums: those that go into the residual stream
@@ -78,7 +78,7 @@ struct BlockContext final {
 struct BlockNeeds final {
   int64_t scratch_bytes = 0;
   int64_t gemm_workspace_bytes = 0;
-  int64_t sum_width = 0;   // of HiddenSum::rows
+  int64_t sum_width = 0;   // of PendingSum::rows
   bool side_rows = false;  // BlockContext::first and side
 };
 

@@ -9,6 +9,7 @@
 
 #include "common/base/units.h"
 #include "shard_server/collectives/signals.h"
+#include "shard_server/collectives/sum_table.h"
 
 namespace krait::collectives {
 namespace {
@@ -71,6 +72,7 @@ BlockConfig block_config(const Options& options) {
   config.order = options.order;
   config.stage_bytes = std::min(round_up(std::max(message, kMinStageBytes), kLineBytes), cap);
   config.two_shot_bytes = options.two_shot_bytes;
+  if (options.algorithms != nullptr) config.algorithms = options.algorithms->digest();
   return config;
 }
 

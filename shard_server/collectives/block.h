@@ -39,6 +39,7 @@ struct BlockConfig final {
   ReduceOrder order = ReduceOrder::kRankOrder;
   int64_t stage_bytes = 0;     // of one rank's part in one slot, a multiple of 64
   int64_t two_shot_bytes = 0;  // parts above this are reduced in stripes
+  uint64_t algorithms = 0;     // digest of their table
 
   int64_t piece_bytes() const { return std::min(stage_bytes, limits::kMaxPairPieceBytes); }  // of a message
 

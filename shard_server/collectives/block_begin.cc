@@ -55,8 +55,15 @@ Result<Ticket> BlockCommunicator::begin_all_reduce(int64_t rows, int64_t width, 
   operation.sum = operation.sum.joined();
   operation.rows = operation.sum.rows;
   operation.row_bytes.fill(operation.sum.row_bytes());
-  operation.two_shot = world_ > 2 && operation.part_bytes(rank_) > config_.two_shot_bytes;
+  choose_algorithm(spec.codec, operation);
   return begin(operation);
+}
+
+void BlockCommunicator::choose_algorithm(Codec codec, Operation& operation) const {
+  const int64_t bytes = operation.part_bytes(rank_);
+  const SumAlgorithm* row = algorithms_ != nullptr ? algorithms_->find(codec, bytes) : nullptr;
+  operation.two_shot = world_ > 2 && (row != nullptr ? row->two_shot : bytes > config_.two_shot_bytes);
+  if (row != nullptr) operation.stage_bytes = std::min(row->stage_bytes, config_.stage_bytes);
 }
 
 Result<Ticket> BlockCommunicator::begin_reduce_scatter(int64_t rows, int64_t width, const float* in, float* out,

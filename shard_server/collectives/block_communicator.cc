@@ -25,6 +25,7 @@ BlockCommunicator::BlockCommunicator(const Options& options, std::string_view tr
       memory_(std::move(memory)),
       block_(block),
       config_(block.header().config),
+      algorithms_(options.algorithms),
       rank_(options.rank),
       world_(options.world),
       timeout_ns_(options.timeout_ns),
@@ -44,7 +45,8 @@ Result<Ticket> BlockCommunicator::begin(Operation operation) {
     return Error{Errc::kResourceExhausted,
                  fmt::format("{} collectives are in flight already", limits::kMaxCollectiveTickets), ""};
   }
-  operation.cut(world_, config_.stage_bytes);
+  if (operation.stage_bytes == 0) operation.stage_bytes = config_.stage_bytes;
+  operation.cut(world_, operation.stage_bytes);
   operation.sequence = next_;
   operation.first_step = next_step_;
   next_step_ += operation.chunks;
@@ -173,7 +175,8 @@ Status BlockCommunicator::finish(Ticket ticket) {
   }
   RETURN_IF_ERROR(signals_->flush(Goal::kEveryRank, deadline_ns));
   operation.time_ns += machine_now_ns() - start_ns;
-  count(operation.kind, operation.part_bytes(rank_), operation.time_ns, operation.wait_ns);
+  const Codec codec = operation.sum.codec != nullptr ? operation.sum.codec->codec : Codec::kFloat32;
+  count(operation.kind, codec, operation.part_bytes(rank_), operation.time_ns, operation.wait_ns);
   is_open_[ticket.sequence % limits::kMaxCollectiveTickets] = false;
   while (first_open_ != next_ && !is_open_[first_open_ % limits::kMaxCollectiveTickets])
     ++first_open_;
@@ -190,7 +193,7 @@ Status BlockCommunicator::finish_message(Ticket ticket, int64_t deadline_ns) {
   const bool is_send = Mail::kind(ticket) == OpKind::kSend;
   if (is_send) RETURN_IF_ERROR(signals_->flush(Mail::peer(ticket), deadline_ns));
   message.time_ns += machine_now_ns() - start_ns;
-  count(Mail::kind(ticket), is_send ? message.bytes : 0, message.time_ns, message.wait_ns);
+  count(Mail::kind(ticket), Codec::kFloat32, is_send ? message.bytes : 0, message.time_ns, message.wait_ns);
   mail_.close(ticket);
   return {};
 }
@@ -300,21 +303,23 @@ Status BlockCommunicator::health() const {
   return block_health(block_);
 }
 
-void BlockCommunicator::count(OpKind kind, int64_t bytes, int64_t time_ns, int64_t wait_ns) {
-  OpCounters& counters = counters_[static_cast<size_t>(kind)];
+void BlockCommunicator::count(OpKind kind, Codec codec, int64_t bytes, int64_t time_ns, int64_t wait_ns) {
+  OpCounters& counters = counters_[static_cast<size_t>(codec)][static_cast<size_t>(kind)];
   add(counters.operations, 1);
   add(counters.contributed_bytes, bytes);
   add(counters.time_ns, time_ns);
   add(counters.wait_ns, wait_ns);
 }
 
-Statistics BlockCommunicator::statistics() const {
-  Statistics statistics;
-  for (size_t kind = 0; kind < statistics.size(); ++kind) {
-    const OpCounters& counters = counters_[kind];
-    statistics[kind] = OpStatistics{
-        counters.operations.load(std::memory_order_relaxed), counters.contributed_bytes.load(std::memory_order_relaxed),
-        counters.time_ns.load(std::memory_order_relaxed), counters.wait_ns.load(std::memory_order_relaxed)};
+CodecStatistics BlockCommunicator::codec_statistics() const {
+  const auto read = [](const std::atomic<int64_t>& counter) { return counter.load(std::memory_order_relaxed); };
+  CodecStatistics statistics;
+  for (size_t codec = 0; codec < statistics.size(); ++codec) {
+    for (size_t kind = 0; kind < statistics[codec].size(); ++kind) {
+      const OpCounters& counters = counters_[codec][kind];
+      statistics[codec][kind] = OpStatistics{read(counters.operations), read(counters.contributed_bytes),
+                                             read(counters.time_ns), read(counters.wait_ns)};
+    }
   }
   return statistics;
 }

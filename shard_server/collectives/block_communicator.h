@@ -14,6 +14,7 @@
 #include "shard_server/collectives/mail.h"
 #include "shard_server/collectives/operation.h"
 #include "shard_server/collectives/signals.h"
+#include "shard_server/collectives/sum_table.h"
 
 namespace krait::collectives {
 
@@ -49,7 +50,7 @@ class BlockCommunicator final : public Communicator {
   void set_deadline_ns(int64_t deadline_ns) override;
   void abort(std::string_view reason) override;
   Status health() const override;
-  Statistics statistics() const override;
+  CodecStatistics codec_statistics() const override;
 
  private:
   struct OpCounters final {
@@ -62,6 +63,7 @@ class BlockCommunicator final : public Communicator {
   Result<Operation> make_sum(OpKind kind, int64_t rows, int64_t width, const float* in, float* out,
                              const ReduceSpec& spec);
   Result<Ticket> begin_message(OpKind kind, int peer, const void* from, void* to, int64_t bytes);
+  void choose_algorithm(Codec codec, Operation& operation) const;
   Result<Ticket> begin(Operation operation);
   Operation& at(uint32_t sequence) { return operations_[sequence % limits::kMaxCollectiveTickets]; }
   Operation& at(Ticket ticket);
@@ -77,12 +79,13 @@ class BlockCommunicator final : public Communicator {
   void scatter_chunk(const Operation& operation, uint32_t chunk);
   void gather_chunk(const Operation& operation, uint32_t chunk);
   void broadcast_chunk(const Operation& operation, uint32_t chunk);
-  void count(OpKind kind, int64_t bytes, int64_t time_ns, int64_t wait_ns);
+  void count(OpKind kind, Codec codec, int64_t bytes, int64_t time_ns, int64_t wait_ns);
 
   const std::string_view transport_;
   const std::shared_ptr<void> memory_;
   const Block block_;
   const BlockConfig config_;
+  const std::shared_ptr<const SumTable> algorithms_;  // may be null
   const int rank_;
   const int world_;
   const int64_t timeout_ns_;
@@ -100,7 +103,7 @@ class BlockCommunicator final : public Communicator {
   int64_t next_step_ = 0;    // the next operation's first step
   std::atomic<int64_t> deadline_ns_{kNoDeadline};
   Mail mail_;
-  std::array<OpCounters, kOpKinds> counters_;
+  std::array<std::array<OpCounters, kOpKinds>, kCodecCount> counters_;
 
   static constexpr int64_t kNoDeadline = -1;
 };

@@ -33,6 +33,22 @@ Stripe stripe_of(int rank, int world, int64_t count) {
   return {begin, std::min(count - begin, share)};
 }
 
+void add_statistics(const Statistics& more, Statistics& to) {
+  for (size_t op = 0; op < to.size(); ++op) {
+    to[op].operations += more[op].operations;
+    to[op].contributed_bytes += more[op].contributed_bytes;
+    to[op].time_ns += more[op].time_ns;
+    to[op].wait_ns += more[op].wait_ns;
+  }
+}
+
+Statistics Communicator::statistics() const {
+  Statistics all{};
+  for (const Statistics& of_codec : codec_statistics())
+    add_statistics(of_codec, all);
+  return all;
+}
+
 Status Communicator::all_reduce(int64_t rows, int64_t width, const float* in, float* out, const ReduceSpec& spec) {
   ASSIGN_OR_RETURN(const Ticket ticket, begin_all_reduce(rows, width, in, out, spec));
   return finish(ticket);

@@ -38,6 +38,12 @@ enum class Codec : uint32_t {
 #undef CODEC
 };
 
+inline constexpr int kCodecCount = 0
+#define CODEC(constant, name, format, rotated, error) +1
+#include "shard_server/collectives/codecs.def"
+#undef CODEC
+    ;
+
 /// How to run one all-reduce; ranks must agree on it.
 struct ReduceSpec final {
   Codec codec = Codec::kFloat32;
@@ -65,6 +71,8 @@ struct OpStatistics final {
   int64_t wait_ns = 0;            // of that, waiting for the latest peer
 };
 using Statistics = std::array<OpStatistics, kOpKinds>;
+/// The same by the codec that parts travel in; what is no sum is kFloat32's.
+using CodecStatistics = std::array<Statistics, kCodecCount>;
 
 /// A stretch of rows, or of whatever else is divided among ranks.
 struct Stripe final {
@@ -140,7 +148,9 @@ class Communicator {
   /// OK, or the error that the group failed with.
   virtual Status health() const = 0;
 
-  virtual Statistics statistics() const = 0;
+  virtual CodecStatistics codec_statistics() const = 0;
+  /// Of all codecs together.
+  Statistics statistics() const;
 
   // begin and finish in one.
   Status all_reduce(int64_t rows, int64_t width, const float* in, float* out, const ReduceSpec& spec = {});
@@ -153,7 +163,11 @@ class Communicator {
   Status recv(int from, int64_t bytes, void* data);
 };
 
+/// Adds `more` to `to`, entry by entry.
+void add_statistics(const Statistics& more, Statistics& to);
+
 class LoopbackHub;
+class SumTable;
 class TcpListener;
 
 /// What a communicator is made from. All ranks of a group pass the same values, except `rank`, `may_spin`, `clock` and
@@ -168,8 +182,9 @@ struct Options final {
   int64_t max_width = 1;
   // Most bytes of a rank's part that are on the way in one step; limits::kMinCollectiveStageBytes at least.
   int64_t stage_bytes = limits::kCollectiveStageBytes;
-  int64_t two_shot_bytes = 64 * kKiB;  // parts above this are reduced in stripes (3 ranks and more); same bits
-  bool may_spin = false;               // waits spin for limits::kCollectiveSpinNs before they sleep
+  int64_t two_shot_bytes = 64 * kKiB;          // parts above this are reduced in stripes (3 ranks and more); same bits
+  std::shared_ptr<const SumTable> algorithms;  // for codecs that it has, in place of both; same bits
+  bool may_spin = false;                       // waits spin for limits::kCollectiveSpinNs before they sleep
   int64_t timeout_ns = limits::kCollectiveTimeoutNs;  // forming the group, and each finish until set_deadline_ns
   const Clock* clock = nullptr;                       // of deadlines; none: the steady clock. Outlives the communicator
   const std::atomic<bool>* cancel = nullptr;  // while forming: set by another thread, it ends that with kUnavailable

@@ -85,15 +85,18 @@ void GroupCommunicators::abort(std::string_view reason) {
 
 Statistics GroupCommunicators::statistics() const {
   Statistics sum{};
+  for (const Statistics& of_codec : codec_statistics())
+    add_statistics(of_codec, sum);
+  return sum;
+}
+
+CodecStatistics GroupCommunicators::codec_statistics() const {
+  CodecStatistics sum{};
   for (const Communicator* communicator : all()) {
     if (communicator == nullptr) continue;
-    const Statistics more = communicator->statistics();
-    for (size_t op = 0; op < sum.size(); ++op) {
-      sum[op].operations += more[op].operations;
-      sum[op].contributed_bytes += more[op].contributed_bytes;
-      sum[op].time_ns += more[op].time_ns;
-      sum[op].wait_ns += more[op].wait_ns;
-    }
+    const CodecStatistics more = communicator->codec_statistics();
+    for (size_t codec = 0; codec < sum.size(); ++codec)
+      add_statistics(more[codec], sum[codec]);
   }
   return sum;
 }

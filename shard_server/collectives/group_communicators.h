@@ -36,6 +36,7 @@ class GroupCommunicators final {
   void abort(std::string_view reason);
   /// Of all of them together.
   Statistics statistics() const;
+  CodecStatistics codec_statistics() const;
 
  private:
   GroupCommunicators() = default;

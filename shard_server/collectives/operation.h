@@ -31,6 +31,7 @@ struct Operation final {
   int64_t row_chunks = 1;   // of a sum's row that does not fit one
   uint32_t chunks = 1;      // at least one: an empty operation still meets
   bool two_shot = false;
+  int64_t stage_bytes = 0;  // what cut() is called with
 
   int64_t first_step = 0;
   uint32_t posted = 0;       // chunks this rank has posted

@@ -16,7 +16,7 @@
 namespace krait::collectives {
 namespace {
 
-constexpr uint64_t kMagic = 0x4B52'4149'5443'5031;  // "KRAITCP" and the protocol's version
+constexpr uint64_t kMagic = 0x4B52'4149'5443'5032;  // "KRAITCP" and the protocol's version
 constexpr size_t kAddressBytes = 64;
 
 enum class Channel : uint32_t { kData, kControl };
@@ -30,6 +30,7 @@ struct Hello final {
   ReduceOrder order = ReduceOrder::kRankOrder;
   int64_t stage_bytes = 0;
   int64_t two_shot_bytes = 0;
+  uint64_t algorithms = 0;
   std::array<char, 72> name{};                   // ends with 0
   std::array<char, kAddressBytes> listens_at{};  // the same
 };
@@ -179,6 +180,7 @@ Result<Fd> Forming::greet(int peer, const std::string& address, Channel channel)
   hello.order = config_.order;
   hello.stage_bytes = config_.stage_bytes;
   hello.two_shot_bytes = config_.two_shot_bytes;
+  hello.algorithms = config_.algorithms;
   put_text(hello.name, options_.name);
   put_text(hello.listens_at, listener_->address());
   const Status status = send_whole(fd.get(), &hello, sizeof hello, patience_);
@@ -246,7 +248,7 @@ Status Forming::hear(Guest& guest, int first_rank) {
 Status Forming::check(const Hello& hello, int first_rank) const {
   if (hello.world != static_cast<uint32_t>(world_) || hello.order != config_.order ||
       hello.stage_bytes != config_.stage_bytes || hello.two_shot_bytes != config_.two_shot_bytes ||
-      hello.channel > Channel::kControl) {
+      hello.algorithms != config_.algorithms || hello.channel > Channel::kControl) {
     return protocol(fmt::format("rank {}: its options are not those of rank {}", hello.rank, options_.rank));
   }
   const bool is_expected = hello.rank >= static_cast<uint32_t>(first_rank) && hello.rank < hello.world;

@@ -14,7 +14,8 @@ namespace {
 
 constexpr int64_t kBufferMemoryBytes = 24 * kMiB;  // for rows of a step, where max_rows is not given
 constexpr uint32_t kLeastRows = 64;
-constexpr int kNumericsVersion = 2;  // raised when a kernel changes bits
+constexpr int kNumericsVersion = 2;           // raised when a kernel changes bits
+constexpr std::string_view kExact = "exact";  // SumCodecs::name() where nothing is rounded
 
 /// What all blocks together need for that many rows.
 BlockNeeds needs_of(const std::vector<std::unique_ptr<Block>>& blocks, const LmHead& head, int64_t max_rows) {
@@ -38,7 +39,7 @@ Result<std::unique_ptr<Engine>> Engine::load(std::shared_ptr<const Checkpoint> c
   engine->checkpoint_ = std::move(checkpoint);
   engine->partition_ = options.partition;
   engine->dtype_ = options.dtype;
-  engine->codec_ = options.codec;
+  engine->codecs_ = options.codecs;
   engine->rank_ = options.rank;
   engine->homes_ = options.homes;
   engine->overlap_rows_ = options.overlap_rows;
@@ -135,6 +136,10 @@ void Engine::export_state(int32_t slot, int64_t tokens, WholeState& whole) const
     block->export_state(state, whole);
 }
 
+std::string Engine::collective_plan() const {
+  return partition_.world > 1 ? codecs_.name() : std::string(kExact);
+}
+
 std::string Engine::numerics_id() const {
   std::string partition = "aligned";
   if (!partition_.aligned) {
@@ -144,8 +149,8 @@ std::string Engine::numerics_id() const {
     partition = fmt::format("{}-{:08x}", partition_.world, static_cast<uint32_t>(digest.value()));
   }
   // Rounded parts make the number of ranks count; one rank rounds none.
-  if (codec_ != collectives::Codec::kFloat32 && partition_.world > 1)
-    partition += fmt::format("-{}x{}", collectives::codec_entry(codec_).name, partition_.world);
+  if (const std::string plan = collective_plan(); plan != kExact)
+    partition += fmt::format("-{}x{}", plan, partition_.world);
   return fmt::format("cpu-{}-{}-{}-v{}-{}-{}", kernels::cpu_path_name(stream_->path()),
                      kernels::gemm_arithmetic(stream_->path(), dtype_), weight_type_name(dtype_), kNumericsVersion,
                      partition, checkpoint_->fingerprint().substr(0, 12));
@@ -159,48 +164,44 @@ void Engine::digest_rows(Digest& digest) const {
   }
 }
 
-BlockContext Engine::context(collectives::GroupCommunicators& communicators, int64_t first_row, HiddenSum& sum) {
+BlockContext Engine::context(collectives::GroupCommunicators& communicators, int64_t first_row, PendingSum& sum) {
   const auto from = [&](float* rows, int64_t width) { return rows == nullptr ? nullptr : rows + first_row * width; };
   const int64_t hidden = config().hidden_size;
-  return {*stream_,
-          communicators.group(),
-          communicators.sub(),
-          states_,
-          kv_,
-          from(h_, hidden),
-          from(first_, hidden),
-          from(side_, hidden),
-          sum,
-          scratch_,
-          gemm_workspace_,
-          codec_};
+  return {*stream_,         communicators.group(), communicators.sub(), states_, kv_,
+          from(h_, hidden), from(first_, hidden),  from(side_, hidden), sum,     scratch_,
+          gemm_workspace_};
 }
 
 Status Engine::run_blocks(const Batch& batch, collectives::GroupCommunicators& communicators) {
-  if (overlap_rows_ > 0 && batch.rows() >= overlap_rows_) {
+  if (overlap_rows_ > 0 && batch.rows() >= overlap_rows_ && !block_tap_) {
     parts_.halve(batch);
   } else {
     parts_.keep_whole(batch);
   }
-  std::array<HiddenSum, BatchParts::kMost> sums;
+  std::array<PendingSum, BatchParts::kMost> sums;
   for (size_t part = 0; part < parts_.all().size(); ++part)
     sums[part].rows = sum_ + parts_.all()[part].first_row * sum_width_;
-  const Block* previous = nullptr;
-  const auto complete = [&](size_t part) -> Status {
-    const BatchPart& rows = parts_.all()[part];
-    return previous->complete(context(communicators, rows.first_row, sums[part]), rows.batch);
-  };
-  for (const auto& block : blocks_) {
+  const int64_t sum_floats = batch.rows() * config().hidden_size;
+  for (size_t b = 0; b <= blocks_.size(); ++b) {
     for (size_t part = 0; part < parts_.all().size(); ++part) {
-      if (previous != nullptr) RETURN_IF_ERROR(complete(part));
       const BatchPart& rows = parts_.all()[part];
-      RETURN_IF_ERROR(block->start(context(communicators, rows.first_row, sums[part]), rows.batch));
+      BlockContext here = context(communicators, rows.first_row, sums[part]);
+      if (b > 0) {
+        RETURN_IF_ERROR(blocks_[b - 1]->complete(here, rows.batch));
+        tap_block(b - 1, sum_floats);
+      }
+      if (b == blocks_.size()) continue;
+      here.codec = codecs_.of(b, sum_floats * static_cast<int64_t>(sizeof(float)));
+      RETURN_IF_ERROR(blocks_[b]->start(here, rows.batch));
     }
-    previous = block.get();
   }
-  for (size_t part = 0; part < parts_.all().size(); ++part)
-    RETURN_IF_ERROR(complete(part));
   return {};
+}
+
+void Engine::tap_block(size_t block, int64_t floats) const {
+  if (!block_tap_) return;
+  const auto count = static_cast<size_t>(floats);
+  block_tap_(block, std::span(h_, count), std::span(side_, side_ != nullptr ? count : 0));
 }
 
 Result<wire::StepDone> Engine::step(const wire::Step& step, collectives::GroupCommunicators& communicators,
@@ -224,7 +225,7 @@ Result<wire::StepDone> Engine::step(const wire::Step& step, collectives::GroupCo
   digest_rows(digest);
   const int64_t sample_ns = clock.now_ns();
   choose_logit_rows(step, done);
-  HiddenSum none;
+  PendingSum none;
   RETURN_IF_ERROR(sampler_->run(context(communicators, 0, none), logit_rows_, digest));
   for (auto& scores : done.prompt_logprobs) {
     scores.failed = !std::all_of(scores.entries.begin(), scores.entries.end(),

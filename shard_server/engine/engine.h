@@ -23,17 +23,22 @@
 #include "shard_server/engine/batch_parts.h"
 #include "shard_server/engine/sampler.h"
 #include "shard_server/engine/sequence_table.h"
+#include "shard_server/engine/sum_codecs.h"
 #include "shard_server/state/homes.h"
 #include "shard_server/state/state_pool.h"
 
 namespace krait::shard {
 
+/// What a block of a step has left, equal on all ranks: the residual stream, and what a shared transformer hands on to
+/// the mixer after it (empty in models without them), both [rows][hidden].
+using BlockTap = std::function<void(size_t block, std::span<const float> h, std::span<const float> side)>;
+
 struct EngineOptions final {
   int rank = 0;  // of the partition
   Partition partition;
-  Homes homes;                                              // of ranks that hold the whole model each
-  DType dtype = DType::kF32;                                // of matrices, as weight_type_name() knows them
-  collectives::Codec codec = collectives::Codec::kFloat32;  // of hidden sums
+  Homes homes;                     // of ranks that hold the whole model each
+  DType dtype = DType::kF32;       // of matrices, as weight_type_name() knows them
+  SumCodecs codecs;                // of hidden sums
   uint32_t slots = 0;              // 0: as many as `state_memory_bytes` holds, at most limits::kDefaultMaxSlots
   uint32_t kv_pages = 0;           // of hybrids; 0: as many as the rest of that memory holds
   int64_t state_memory_bytes = 0;  // for slots == 0 and kv_pages == 0
@@ -65,6 +70,8 @@ class Engine final {
   int64_t state_bytes() const { return states_.slots() * states_.slot_bytes() + kv_.pages() * kv_.page_bytes(); }
   int64_t nonfinite_weights() const { return nonfinite_weights_; }
 
+  /// SumCodecs::name() of how this group adds; "exact" for a rank alone.
+  std::string collective_plan() const;
   /// What the bits of the logits depend on, besides tokens; equal on all ranks. DESIGN's "numerics id".
   std::string numerics_id() const;
 
@@ -77,6 +84,10 @@ class Engine final {
   // For tests and measurements.
   /// Where the time of steps from now on goes is added to `times`; null: nobody looks. Between steps only.
   void time_kernels(kernels::KernelTimes* times) { stream_->time_kernels(times); }
+  /// Of hidden sums from now on; the same on all ranks. Between steps only.
+  void set_codecs(SumCodecs codecs) { codecs_ = std::move(codecs); }
+  /// Called after each block with its index in the plan. Null: nobody looks. Between steps only.
+  void set_block_tap(BlockTap tap) { block_tap_ = std::move(tap); }
   void set_logit_tap(LogitTap tap) { sampler_->set_tap(std::move(tap)); }
   /// This rank's part of the state in `slot`, whose sequence has read that many tokens.
   void export_state(int32_t slot, int64_t tokens, WholeState& whole) const;
@@ -92,18 +103,20 @@ class Engine final {
   bool is_here(const wire::StepRun& run) const { return homes_.here(run.sequence_slot); }
   bool has_pages(const wire::Step& step, const wire::StepRun& run) const;
   void choose_logit_rows(const wire::Step& step, wire::StepDone& done);
-  BlockContext context(collectives::GroupCommunicators& communicators, int64_t first_row, HiddenSum& sum);
+  BlockContext context(collectives::GroupCommunicators& communicators, int64_t first_row, PendingSum& sum);
   Status run_blocks(const Batch& batch, collectives::GroupCommunicators& communicators);
   Status run_shared(const wire::StepRun& run, collectives::GroupCommunicators& communicators);
   Status bring_state(const wire::StepRun& run, collectives::Communicator& peers);
   Status run_layer(const Block& block, int32_t in_slot, collectives::GroupCommunicators& communicators);
+  void tap_block(size_t block, int64_t floats) const;
   void digest_rows(Digest& digest) const;
   Status allocate(const EngineOptions& options);
 
   std::shared_ptr<const Checkpoint> checkpoint_;
   Partition partition_;
   DType dtype_ = DType::kF32;
-  collectives::Codec codec_ = collectives::Codec::kFloat32;
+  SumCodecs codecs_;
+  BlockTap block_tap_;
   int rank_ = 0;
   Homes homes_;
   kernels::Arena weights_{"the weights (more ranks share them, a smaller --dtype needs less)"};

@@ -65,7 +65,7 @@ Status Engine::run_layer(const Block& block, int32_t in_slot, collectives::Group
     piece.in_slot = begin == 0 ? in_slot : piece.out_slot;
     const Batch batch{
         std::span(ids_).subspan(static_cast<size_t>(begin), static_cast<size_t>(count)), std::span(&piece, 1), {}, {}};
-    HiddenSum sum{sum_, std::nullopt};
+    PendingSum sum{sum_, std::nullopt};
     const BlockContext here = context(communicators, begin, sum);
     RETURN_IF_ERROR(block.start(here, batch));
     RETURN_IF_ERROR(block.complete(here, batch));

@@ -9,8 +9,8 @@
 #include "common/base/process.h"
 #include "common/base/units.h"
 #include "shard_server/collectives/bootstrap.h"
-#include "shard_server/collectives/codec.h"
 #include "shard_server/collectives/registry.h"
+#include "shard_server/service/collective_plan.h"
 
 namespace krait::shard {
 namespace {
@@ -50,9 +50,10 @@ EngineRank::~EngineRank() = default;
 Status EngineRank::form(const wire::Form& form, const std::atomic<bool>& leaving) {
   ASSIGN_OR_RETURN(const auto bootstrap, collectives::Bootstrap::parse(form.bootstrap));
   ASSIGN_OR_RETURN(const auto factory, collectives::find_collective(bootstrap.transport));
-  RETURN_IF_ERROR(collectives::find_codec(form.codec));
+  RETURN_IF_ERROR(codecs_of(form, checkpoint_->plan()));
   RETURN_IF_ERROR(check_layout(form));
   collectives::Options options;
+  ASSIGN_OR_RETURN(options.algorithms, algorithms_of(form.plan));
   options.name = bootstrap.name;
   options.address = bootstrap.address;
   options.listener = options_.listener;
@@ -62,6 +63,10 @@ Status EngineRank::form(const wire::Form& form, const std::atomic<bool>& leaving
   ASSIGN_OR_RETURN(const auto partition, make_partition(checkpoint_->config(), parts_of(options_), form.shares));
   options.order = partition.aligned ? collectives::ReduceOrder::kTree : collectives::ReduceOrder::kRankOrder;
   options.max_rows = limits::kLogitRowsPerPass;
+  if (!options.algorithms->is_empty()) {
+    options.max_rows = limits::kMaxStepRows;
+    options.stage_bytes = options.algorithms->most_stage_bytes();
+  }
   options.max_width = checkpoint_->config().hidden_size;
   options.may_spin = options_.collectives_may_spin;
   options.clock = &clock_;
@@ -95,7 +100,7 @@ Result<wire::Ready> EngineRank::load(const wire::Load& load) {
   ASSIGN_OR_RETURN(options.partition, make_partition(checkpoint_->config(), parts_of(options_), form_->shares));
   if (options_.whole_weights) options.homes = {options_.rank, options_.world};
   options.dtype = options_.dtype;
-  ASSIGN_OR_RETURN(options.codec, collectives::find_codec(form_->codec));
+  ASSIGN_OR_RETURN(options.codecs, codecs_of(*form_, checkpoint_->plan()));
   options.slots = load.slots != 0 ? load.slots : options_.slots;
   options.state_memory_bytes = options_.state_memory_bytes;
   // Through memory a sum is short beside what two smaller products cost.
@@ -126,7 +131,8 @@ Result<wire::Ready> EngineRank::load(const wire::Load& load) {
            ready.state_bytes / std::max<uint64_t>(1, ready.slots) / kKiB, ready.max_rows,
            static_cast<double>(clock_.now_ns() - start_ns) / 1e9);
   const std::scoped_lock lock(mutex_);
-  figures_ = {ready.numerics_id, engine_->weight_bytes(), engine_->state_bytes(), engine_->nonfinite_weights(), {}};
+  figures_ = {ready.numerics_id,      engine_->collective_plan(),   engine_->weight_bytes(),
+              engine_->state_bytes(), engine_->nonfinite_weights(), {}};
   return ready;
 }
 
@@ -135,7 +141,7 @@ Result<wire::StepDone> EngineRank::step(const wire::Step& step) {
   communicators_->set_deadline_ns(clock_.now_ns() + step.deadline_ms * kMs);
   ASSIGN_OR_RETURN(auto done, engine_->step(step, *communicators_, clock_));
   const std::scoped_lock lock(mutex_);
-  figures_.collectives = communicators_->statistics();
+  figures_.collectives = communicators_->codec_statistics();
   return done;
 }
 

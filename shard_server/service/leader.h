@@ -25,11 +25,12 @@ struct LeaderOptions final {
   std::string group;
   std::string model;  // served name
   uint32_t world = 1;
-  wire::Join self;                          // what rank 0 itself would say: the others must match it
-  std::vector<double> shares;               // speeds of the ranks, for their parts of the model; empty: equal parts
-  std::string codec = "exact";              // of hidden sums
-  bool whole_weights = false;               // every rank holds the whole model, and its own sequences
-  uint32_t prompt_ranks = 0;                // of those, how many share a long prompt; 0: all
+  wire::Join self;              // what rank 0 itself would say: the others must match it
+  std::vector<double> shares;   // speeds of the ranks, for their parts of the model; empty: equal parts
+  bool whole_weights = false;   // every rank holds the whole model, and its own sequences
+  uint32_t prompt_ranks = 0;    // of those, how many share a long prompt; 0: all
+  std::string codec = "exact";  // of hidden sums, where the plan says nothing else
+  wire::CollectivePlan plan;
   std::string transport = "shared_memory";  // of collectives
   std::string address;                      // of rank 0's collectives, where the transport needs one
   uint32_t slots = 0;                       // 0: by the ranks' memory

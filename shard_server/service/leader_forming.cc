@@ -79,6 +79,7 @@ void Leader::form() {
   form_.shares = options_.shares;
   form_.path = lowest_path(paths);
   form_.codec = options_.codec;
+  form_.plan = options_.plan;
   form_.whole_weights = options_.whole_weights;
   form_.bootstrap =
       collectives::Bootstrap{options_.transport, fmt::format("{}-{:016x}", options_.group, epoch_), options_.address}

@@ -15,10 +15,11 @@ namespace krait::shard {
 /// What has been loaded, for metrics.
 struct RankFigures final {
   std::string numerics_id;
+  std::string collective_plan;  // Engine::collective_plan()
   int64_t weight_bytes = 0;
   int64_t state_bytes = 0;
   int64_t nonfinite_weights = 0;
-  collectives::Statistics collectives{};
+  collectives::CodecStatistics collectives{};
 };
 
 /// Belongs to one thread, but for what is said to be for any. After an error only drop() may follow.

@@ -18,7 +18,6 @@
 #include "common/weights/model_place.h"
 #include "common/wire/addresses.h"
 #include "kernels/device/cpu_path.h"
-#include "shard_server/collectives/codec.h"
 #include "shard_server/collectives/tcp_socket.h"
 #include "shard_server/service/engine_rank.h"
 
@@ -97,7 +96,13 @@ Status ShardDaemon::open() {
 
   ASSIGN_OR_RETURN(transport_, transport::make_zmq_transport());
   ASSIGN_OR_RETURN(endpoints_, open_endpoints(*transport_, options_.run_dir, options_.group, join_));
-  RETURN_IF_ERROR(collectives::find_codec(options_.collectives));
+  if (options_.rank == 0) {
+    ASSIGN_OR_RETURN(sums_, choose_sums({.mode = options_.collectives,
+                                         .plan_path = options_.collectives_plan,
+                                         .world = join_.world,
+                                         .dtype = options_.dtype},
+                                        *checkpoint_));
+  }
   if (options_.rank == 0 && !options_.collectives_address.empty()) {
     ASSIGN_OR_RETURN(const std::string address,
                      blame_option("collectives-address", collectives::resolve_address(options_.collectives_address)));
@@ -151,7 +156,8 @@ LoopOptions ShardDaemon::loop_options() const {
   leader.model = model_name_;
   leader.world = join_.world;
   leader.shares = shares_;
-  leader.codec = options_.collectives;
+  leader.codec = sums_.codec;
+  leader.plan = sums_.plan;
   leader.whole_weights = options_.weights == "whole";
   leader.prompt_ranks = prompt_ranks_;
   if (listener_ != nullptr) {

@@ -13,6 +13,7 @@
 #include "common/transport/transport.h"
 #include "common/weights/checkpoint.h"
 #include "common/wire/messages.h"
+#include "shard_server/service/collective_plan.h"
 #include "shard_server/service/rank_worker.h"
 #include "shard_server/service/shard_loop.h"
 #include "shard_server/service/shard_metrics.h"
@@ -36,7 +37,8 @@ struct ShardOptions final {
   int64_t max_queue = limits::kDefaultMaxQueue;
   double max_step_ms = 50;
   double drain_seconds = 30;
-  std::string collectives = "exact";  // the codec of hidden sums; rank 0's counts for all
+  std::string collectives = "exact";  // how hidden sums travel (collective_plan.h); rank 0's counts for all
+  std::string collectives_plan;       // rank 0's file of krait-tune; empty: beside the model, for "auto"
   std::string collectives_address;    // rank 0's host:port for ranks of other hosts; empty: all are on this one
 };
 
@@ -64,6 +66,7 @@ class ShardDaemon final {
   std::shared_ptr<const Checkpoint> checkpoint_;
   uint32_t prompt_ranks_ = 0;
   std::vector<double> shares_;
+  GroupSums sums_;  // rank 0 only
   std::string model_name_;
   std::shared_ptr<collectives::TcpListener> listener_;
   wire::Join join_;

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "shard_server/collectives/codec.h"
+
 namespace krait::shard {
 
 using metrics::CounterId;
@@ -51,17 +53,31 @@ void ShardMetrics::observe_figures(const RankFigures& figures, const std::string
     numerics_id_ = figures.numerics_id;
     registry_.gauge(GaugeId::kBuildInfo, {version, numerics_id_, fingerprint}).set(1);
   }
-  for (int kind = 0; kind < collectives::kOpKinds; ++kind) {
-    const auto& now = figures.collectives[static_cast<size_t>(kind)];
-    auto& seen = collectives_[static_cast<size_t>(kind)];
-    if (now.operations < seen.operations) seen = {};
-    const auto op = collectives::op_name(static_cast<collectives::OpKind>(kind));
-    registry_.counter(CounterId::kCollectives, {op, "float32"}).add(double(now.operations - seen.operations));
-    registry_.counter(CounterId::kCollectiveBytes, {op, "float32"})
-        .add(double(now.contributed_bytes - seen.contributed_bytes));
-    registry_.counter(CounterId::kCollectiveTime, {op, "float32"}).add(double(now.time_ns - seen.time_ns) / 1e9);
-    registry_.counter(CounterId::kCollectiveWait, {op, "float32"}).add(double(now.wait_ns - seen.wait_ns) / 1e9);
-    seen = now;
+  if (!figures.collective_plan.empty() && figures.collective_plan != collective_plan_) {
+    if (!collective_plan_.empty()) registry_.gauge(GaugeId::kCollectivePlan, {collective_plan_}).set(0);
+    collective_plan_ = figures.collective_plan;
+    registry_.gauge(GaugeId::kCollectivePlan, {collective_plan_}).set(1);
+  }
+  observe_collectives(figures.collectives);
+}
+
+void ShardMetrics::observe_collectives(const collectives::CodecStatistics& now) {
+  for (const collectives::CodecEntry& codec : collectives::all_codecs()) {
+    for (size_t kind = 0; kind < collectives::kOpKinds; ++kind) {
+      const auto index = static_cast<size_t>(codec.codec);
+      const collectives::OpStatistics& counted = now[index][kind];
+      collectives::OpStatistics& seen = collectives_[index][kind];
+      if (counted.operations < seen.operations) seen = {};
+      const auto op = collectives::op_name(static_cast<collectives::OpKind>(kind));
+      // What is no sum travels as it is.
+      if (counted.operations == 0 && codec.format.has_value()) continue;
+      const auto add = [&](CounterId id, double value) { registry_.counter(id, {op, codec.name}).add(value); };
+      add(CounterId::kCollectives, double(counted.operations - seen.operations));
+      add(CounterId::kCollectiveBytes, double(counted.contributed_bytes - seen.contributed_bytes));
+      add(CounterId::kCollectiveTime, double(counted.time_ns - seen.time_ns) / 1e9);
+      add(CounterId::kCollectiveWait, double(counted.wait_ns - seen.wait_ns) / 1e9);
+      seen = counted;
+    }
   }
 }
 

@@ -24,6 +24,7 @@ class ShardMetrics final {
   void observe_leader(const Leader& leader);
 
  private:
+  void observe_collectives(const collectives::CodecStatistics& now);
   void add_to(metrics::Counter& counter, uint64_t& seen, uint64_t now);
 
   metrics::Registry& registry_;
@@ -31,7 +32,8 @@ class ShardMetrics final {
   uint64_t epochs_ = 0;
   uint64_t mismatches_ = 0;
   scheduler::SchedulerStats scheduler_stats_;
-  collectives::Statistics collectives_{};
+  std::string collective_plan_;
+  collectives::CodecStatistics collectives_{};
 };
 
 }  // namespace krait::shard

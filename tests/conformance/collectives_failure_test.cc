@@ -222,6 +222,11 @@ TEST_P(CollectivesFailure, GroupsOfDifferentOptionsDoNotForm) {
     EXPECT_FALSE(result.ok());
   for (const Status& result : run([](Options& o) { o.two_shot_bytes += 1; }, 500 * kMs))
     EXPECT_FALSE(result.ok());
+  const auto other_table = [](Options& o) {
+    o.algorithms = std::make_shared<SumTable>(SumTable::make({{Codec::kBf16, 1, false, 4096}}).value());
+  };
+  for (const Status& result : run(other_table, 500 * kMs))
+    EXPECT_FALSE(result.ok());
   for (const Status& result : run([](Options& o) { o.rank = 0; }, 100 * kMs))
     EXPECT_FALSE(result.ok());  // twice
   for (const Status& result : run([](Options& o) { o.world = 9; }, 100 * kMs))

@@ -14,6 +14,7 @@
 #include "common/base/units.h"
 #include "shard_server/collectives/codec.h"
 #include "shard_server/collectives/registry.h"
+#include "shard_server/collectives/sum_table.h"
 #include "tests/support/rank_threads.h"
 
 namespace krait::collectives {

@@ -202,8 +202,32 @@ class Filler final {
     any(pid);
     port(metrics_port);
   }
+  void fill(SumCodec& value) {
+    auto& [layer, operation, codec] = value;
+    number(layer, 0, limits::kMaxLayers - 1);
+    text(operation);
+    text(codec);
+  }
+  void fill(SizeCodec& value) {
+    auto& [bytes, codec] = value;
+    number(bytes, 1, limits::kMaxCollectiveMessageBytes);
+    text(codec);
+  }
+  void fill(SumAlgorithm& value) {
+    auto& [codec, bytes, two_shot, stage_bytes] = value;
+    text(codec);
+    number(bytes, 1, limits::kMaxCollectiveMessageBytes);
+    any(two_shot);
+    number(stage_bytes, limits::kMinCollectiveStageBytes, limits::kMaxCollectiveStageBytes);
+  }
+  void fill(CollectivePlan& value) {
+    auto& [sums, codecs_by_size, algorithms] = value;
+    structs(sums, limits::kMaxHiddenSums);
+    structs(codecs_by_size, limits::kMaxSizeCodecs);
+    structs(algorithms, limits::kMaxSumAlgorithms);
+  }
   void fill(Form& value) {
-    auto& [epoch, world, shares, path, codec, bootstrap, whole_weights] = value;
+    auto& [epoch, world, shares, path, codec, bootstrap, whole_weights, plan] = value;
     any(epoch);
     number(world, 1, limits::kMaxWorld);
     list(shares, world, [this](double& share) { positive(share); });
@@ -211,6 +235,7 @@ class Filler final {
     text(codec);
     text(bootstrap);
     any(whole_weights);
+    fill(plan);
   }
   void fill(Load& value) {
     auto& [epoch, slot_count] = value;

@@ -54,7 +54,7 @@ EngineGroup::EngineGroup(const EngineGroupOptions& options) : slot_pages_(option
     if (whole) engine.homes = {rank, options.world};
     engine.partition = partition;
     engine.dtype = options.dtype;
-    engine.codec = options.codec;
+    engine.codecs = options.codecs;
     engine.slots = options.slots;
     engine.max_rows = options.max_rows;
     engine.overlap_rows = options.overlap_rows;

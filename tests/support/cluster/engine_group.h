@@ -19,7 +19,7 @@ struct EngineGroupOptions final {
   int world = 1;
   int threads = 1;
   DType dtype = DType::kF32;
-  collectives::Codec codec = collectives::Codec::kFloat32;
+  shard::SumCodecs codecs;  // of hidden sums
   uint32_t slots = 4;
   uint32_t max_rows = 0;
   int64_t overlap_rows = 0;

@@ -43,13 +43,13 @@ TEST(Codec, EveryMessageComesBackAsItWas) {
 }
 
 // Bytes written by the `capnp encode` program from the text
-//   (protocol = 1, cancel = (request = 81985529216486895, keep = 7))  and
-//   (protocol = 1, leave = (epoch = 5, reason = "bye")).
+//   (protocol = 2, cancel = (request = 81985529216486895, keep = 7))  and
+//   (protocol = 2, leave = (epoch = 5, reason = "bye")).
 // They keep their meaning for as long as the protocol's version stays.
 constexpr std::string_view kCancelHex =
-    "0000000005000000000000000100010001000000030000000000000002000000efcdab89674523010700000000000000";
+    "0000000005000000000000000100010002000000030000000000000002000000efcdab89674523010700000000000000";
 constexpr std::string_view kLeaveHex =
-    "000000000600000000000000010001000100000011000000000000000100010005000000000000000100000022000000"
+    "000000000600000000000000010001000200000011000000000000000100010005000000000000000100000022000000"
     "6279650000000000";
 
 TEST(Codec, ReadsWhatAnotherProgramWrote) {
@@ -122,6 +122,15 @@ TEST(Codec, ListsBeyondTheirLimitsAreRefused) {
         "prompt_logprobs");
   names(refused(Status{.ranks = std::vector<RankStatus>(limits::kMaxWorld + 1)}), "ranks");
   names(refused(Form{.world = 2, .shares = {1, 1, 1}}), "shares");
+  names(refused(Form{.world = 2, .plan = {.sums = std::vector<SumCodec>(limits::kMaxHiddenSums + 1)}}), "sums");
+  names(
+      refused(Form{.world = 2,
+                   .plan = {.codecs_by_size = std::vector<SizeCodec>(limits::kMaxSizeCodecs + 1, SizeCodec{1, "x"})}}),
+      "codecs_by_size");
+  names(refused(Form{.world = 2,
+                     .plan = {.algorithms = std::vector<SumAlgorithm>(limits::kMaxSumAlgorithms + 1,
+                                                                      SumAlgorithm{"x", 1, false, 4096})}}),
+        "algorithms");
   names(refused(Step{.runs = std::vector<StepRun>(limits::kMaxStepRows + 1)}), "runs");
   names(refused(Step{.admissions = std::vector<Admission>(limits::kMaxSlots + 1)}), "admissions");
   names(refused(StepDone{.samples = std::vector<RowSample>(limits::kMaxStepRows + 1)}), "samples");
@@ -166,6 +175,12 @@ TEST(Codec, ValuesBeyondTheirLimitsAreRefused) {
       Join{.world = limits::kMaxWorld + 1},
       Join{.world = 1, .speed = infinity},
       Form{.world = 1, .shares = {nan}},
+      Form{.world = 1, .plan = {.sums = {{.layer = static_cast<uint32_t>(limits::kMaxLayers)}}}},
+      Form{.world = 1, .plan = {.codecs_by_size = {{.bytes = 0}}}},
+      Form{.world = 1, .plan = {.codecs_by_size = {{.bytes = limits::kMaxCollectiveMessageBytes + 1}}}},
+      Form{.world = 1, .plan = {.algorithms = {{.bytes = 0, .stage_bytes = 4096}}}},
+      Form{.world = 1, .plan = {.algorithms = {{.bytes = 1, .stage_bytes = limits::kMinCollectiveStageBytes - 1}}}},
+      Form{.world = 1, .plan = {.algorithms = {{.bytes = 1, .stage_bytes = limits::kMaxCollectiveStageBytes + 1}}}},
       Load{.slots = limits::kMaxSlots + 1},
       Ready{.slots = limits::kMaxSlots + 1},
       Ready{.max_rows = limits::kMaxStepRows + 1},

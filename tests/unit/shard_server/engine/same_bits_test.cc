@@ -183,19 +183,84 @@ TEST(SameBitsWithCodecs, HoweverThePromptIsCut) {
     for (const auto& [world, codec] :
          {std::pair{2, collectives::Codec::kInt8Rotated}, {3, collectives::Codec::kInt4}}) {
       EngineGroupOptions options = options_of(model, world, 1, DType::kF32);
-      options.codec = codec;
+      options.codecs = shard::SumCodecs(codec);
       const Bits whole = bits_of(options, 83);
       EXPECT_TRUE(whole == bits_of(options, 7)) << model << " on " << world << " ranks";
-      options.codec = collectives::Codec::kFloat32;
+      options.codecs = {};
       EXPECT_FALSE(whole.prompt_logits == bits_of(options, 83).prompt_logits) << model << ": the codec was not used";
     }
   }
 }
 
+/// One codec after another, sum after sum.
+shard::SumCodecs mixed_codecs(const std::string& model) {
+  const auto checkpoint = Checkpoint::open(model).value();
+  std::vector<collectives::Codec> codecs;
+  for (size_t i = 0; i < shard::hidden_sums(checkpoint->plan()).size(); ++i)
+    codecs.push_back(static_cast<collectives::Codec>(i % collectives::kCodecCount));
+  return {checkpoint->plan(), codecs};
+}
+
+// step() compares the ranks' digests, which hold the residual stream.
+TEST(SameBitsWithCodecs, InAPlanThatMixesThem) {
+  for (const auto& model : every_family()) {
+    for (const int world : {2, 3}) {
+      EngineGroupOptions options = options_of(model, world, 1, DType::kF32);
+      options.codecs = mixed_codecs(model);
+      const Bits whole = bits_of(options, 83);
+      EXPECT_TRUE(whole == bits_of(options, 83)) << model << ": another run on " << world << " ranks";
+      EXPECT_TRUE(whole == bits_of(options, 7)) << model << " on " << world << " ranks";
+      for (const collectives::CodecEntry& codec : collectives::all_codecs()) {
+        options.codecs = shard::SumCodecs(codec.codec);
+        EXPECT_FALSE(whole.prompt_logits == bits_of(options, 83).prompt_logits) << model << ": all are " << codec.name;
+      }
+    }
+  }
+}
+
+TEST(SameBitsWithCodecs, APlanOfOneCodecIsThatCodec) {
+  const std::string model = golden_path("models/zamba2");
+  const auto checkpoint = Checkpoint::open(model).value();
+  EngineGroupOptions options = options_of(model, 2, 1, DType::kF32);
+  const size_t sums = shard::hidden_sums(checkpoint->plan()).size();
+  options.codecs = shard::SumCodecs(checkpoint->plan(), std::vector(sums, collectives::Codec::kInt8));
+  const Bits by_plan = bits_of(options, 20);
+  const std::string id = EngineGroup(options).numerics_id();
+  options.codecs = shard::SumCodecs(collectives::Codec::kInt8);
+  EXPECT_TRUE(by_plan == bits_of(options, 20));
+  EXPECT_EQ(id, EngineGroup(options).numerics_id());
+}
+
+TEST(SameBitsWithCodecs, FastFollowsTheSizeOfASum) {
+  EngineGroupOptions options = options_of(golden_path("models/mamba"), 2, 1, DType::kF32);
+  const int64_t row_bytes = Checkpoint::open(options.model_dir).value()->config().hidden_size * 4;
+  const Bits exact = bits_of(options, 83);
+  options.codecs = shard::SumCodecs(std::vector<collectives::SizeCodec>{{7 * row_bytes, collectives::Codec::kFloat32},
+                                                                        {8 * row_bytes, collectives::Codec::kInt4}});
+  EXPECT_TRUE(exact == bits_of(options, 7)) << "small sums are exact";
+  EXPECT_FALSE(exact == bits_of(options, 8)) << "larger ones are not";
+  EXPECT_NE(EngineGroup(options).numerics_id().find("-fastx2-"), std::string::npos);
+}
+
+TEST(SameBitsWithCodecs, APlanIsPartOfTheNumericsId) {
+  const auto id_of = [](shard::SumCodecs codecs) {
+    EngineGroupOptions options = options_of(source_path("deploy/demo_model"), 2, 1, DType::kF32);
+    options.codecs = std::move(codecs);
+    return EngineGroup(options).numerics_id();
+  };
+  const auto plan = Checkpoint::open(source_path("deploy/demo_model")).value()->plan();
+  std::vector<collectives::Codec> codecs(shard::hidden_sums(plan).size(), collectives::Codec::kInt8);
+  codecs.back() = collectives::Codec::kFloat32;
+  const std::string last_exact = id_of({plan, codecs});
+  std::swap(codecs.front(), codecs.back());
+  EXPECT_NE(last_exact.find("-plan-"), std::string::npos) << last_exact;
+  EXPECT_NE(id_of({plan, codecs}), last_exact) << "which layer has which codec counts";
+}
+
 TEST(SameBitsWithCodecs, CodecAndWorldArePartOfTheNumericsId) {
   const auto id_of = [](int world, collectives::Codec codec) {
     EngineGroupOptions options = options_of(source_path("deploy/demo_model"), world, 1, DType::kF32);
-    options.codec = codec;
+    options.codecs = shard::SumCodecs(codec);
     return EngineGroup(options).numerics_id();
   };
   const std::string exact = id_of(1, collectives::Codec::kFloat32);

@@ -126,7 +126,8 @@ TEST_F(Ranks, FormLoadAndStepAreAnswered) {
   const auto figures = workers[1]->figures();
   EXPECT_EQ(figures.numerics_id, readies[0].numerics_id);
   EXPECT_GT(figures.weight_bytes, 0);
-  EXPECT_GT(figures.collectives[0].operations, 0);
+  EXPECT_EQ(figures.collective_plan, "exact");
+  EXPECT_GT(figures.collectives[0][0].operations, 0);
 }
 
 TEST_F(Ranks, CommandsOfAnotherEpochAreDropped) {
