@@ -52,6 +52,8 @@ Result<Operation> BlockCommunicator::make_sum(OpKind kind, int64_t rows, int64_t
 Result<Ticket> BlockCommunicator::begin_all_reduce(int64_t rows, int64_t width, const float* in, float* out,
                                                    const ReduceSpec& spec) {
   ASSIGN_OR_RETURN(Operation operation, make_sum(OpKind::kAllReduce, rows, width, in, out, spec));
+  operation.sink = spec.sink;
+  operation.sink_width = std::max<int64_t>(1, width);
   operation.sum = operation.sum.joined();
   operation.rows = operation.sum.rows;
   operation.row_bytes.fill(operation.sum.row_bytes());
@@ -68,6 +70,7 @@ void BlockCommunicator::choose_algorithm(Codec codec, Operation& operation) cons
 
 Result<Ticket> BlockCommunicator::begin_reduce_scatter(int64_t rows, int64_t width, const float* in, float* out,
                                                        const ReduceSpec& spec) {
+  if (spec.sink != nullptr) return Error{Errc::kInvalidArgument, "a reduce-scatter has no sink", "sink"};
   ASSIGN_OR_RETURN(Operation operation, make_sum(OpKind::kReduceScatter, rows, width, in, out, spec));
   operation.rows = round_up(rows, int64_t{world_});
   operation.row_bytes.fill(operation.sum.row_bytes());

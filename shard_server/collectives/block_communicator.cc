@@ -143,6 +143,11 @@ Status BlockCommunicator::go_on(Operation& operation) {
   }
   signals_->publish(Counter::kConsumed, operation, chunk);
   ++operation.completed;
+  if (operation.sink != nullptr) {
+    const int64_t rows = operation.elements_through(chunk) / operation.sink_width;
+    if (rows > operation.sunk_rows) operation.sink->take(operation.sunk_rows, rows - operation.sunk_rows);
+    operation.sunk_rows = rows;
+  }
   return {};
 }
 

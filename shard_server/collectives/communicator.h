@@ -44,10 +44,22 @@ inline constexpr int kCodecCount = 0
 #undef CODEC
     ;
 
-/// How to run one all-reduce; ranks must agree on it.
+/// What a rank does with the rows of a sum as soon as it has them, while they are still in its cache and before the
+/// next ones have come (residual_norm.h).
+class RowSink {
+ public:
+  virtual ~RowSink() = default;
+
+  /// `rows` rows of `out` from `first` on hold their sums. Every row comes once, in order, inside finish or progress of
+  /// this rank's communicator. It may change them, and begins no operation.
+  virtual void take(int64_t first, int64_t rows) = 0;
+};
+
+/// How to run one sum; ranks must agree on all but the sink.
 struct ReduceSpec final {
   Codec codec = Codec::kFloat32;
   int64_t exact_lanes = 0;  // last elements of each row that travel as floats all the same; up to kMaxExactLanes
+  RowSink* sink = nullptr;  // of an all-reduce only; outlives the operation
 };
 
 /// What an operation is, for statistics and metric labels.

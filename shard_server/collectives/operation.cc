@@ -48,6 +48,13 @@ WireChunk Operation::sum_chunk(uint32_t chunk) const {
   return {&sum, chunk / row_chunks, 1, block, std::min(most, sum.row_blocks() - block)};
 }
 
+int64_t Operation::elements_through(uint32_t chunk) const {
+  const WireChunk piece = sum_chunk(chunk);
+  const int64_t blocks = piece.block + piece.row_blocks;
+  if (blocks == sum.row_blocks()) return (piece.row + piece.rows) * sum.width;
+  return piece.row * sum.width + blocks * sum.block_floats();
+}
+
 WireChunk Operation::scatter_chunk(int owner, int world, uint32_t chunk) const {
   const int64_t row = std::max<int64_t>(1, row_bytes[0]);
   const int64_t turns = row_chunks == 1 ? chunk_bytes / row : 1;

@@ -25,6 +25,9 @@ struct Operation final {
   std::array<int64_t, limits::kMaxWorld> row_bytes{};  // of each rank's part; 0 for a rank that gives nothing
   uint64_t shape_hash = 0;
   WireRows sum;  // of the two kinds of sum
+  RowSink* sink = nullptr;
+  int64_t sink_width = 1;  // elements of a row, as the sink counts them
+  int64_t sunk_rows = 0;   // that it has
   const std::byte* in = nullptr;
   std::byte* out = nullptr;
   int64_t chunk_bytes = 1;  // of a part in one step
@@ -48,6 +51,8 @@ struct Operation final {
   Range part_range(int rank, uint32_t chunk) const;
   /// The rows, or blocks of a row, of a sum's chunk.
   WireChunk sum_chunk(uint32_t chunk) const;
+  /// Elements of an all-reduce that are there once the chunk is.
+  int64_t elements_through(uint32_t chunk) const;
   /// Of a reduce-scatter's chunk, what rank `owner` of `world` gets; its rows are numbered within the owner's stripe.
   /// The ranks' rows take turns, so that all of them add in every chunk.
   WireChunk scatter_chunk(int owner, int world, uint32_t chunk) const;

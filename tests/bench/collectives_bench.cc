@@ -7,6 +7,9 @@
 // own. With an address for rank 0, each rank enters the network namespace (ip netns) of its name first: a link can be
 // put between them.
 //
+// Then a sum with the residual addition and the norm that follow it: three passes over all rows, and the rows taken as
+// they come (residual_norm.h).
+//
 // Then each codec on one core: packing a part, and adding two packed parts, in GB/s of floats that go in or come out,
 // beside a memcpy of floats of as many. Parts are 256 KiB, as a stage takes them.
 #include <fcntl.h>
@@ -26,7 +29,10 @@
 
 #include "common/base/rng.h"
 #include "common/base/units.h"
+#include "kernels/norm/rms_norm.h"
+#include "kernels/pointwise/rows.h"
 #include "shard_server/collectives/registry.h"
+#include "shard_server/collectives/residual_norm.h"
 #include "shard_server/collectives/tcp_socket.h"
 #include "shard_server/collectives/wire_rows.h"
 
@@ -166,6 +172,38 @@ int run_size(Communicator& communicator, int fd, int64_t bytes, int rounds) {
   return communicator.barrier().ok() ? 0 : 1;
 }
 
+/// The sum of rows with what follows it, in three passes over all rows and with each stretch of rows as it comes.
+int run_residual(Communicator& communicator, int64_t rows, int64_t width, int rounds) {
+  const SteadyClock clock;
+  kernels::Stream stream({.threads = 1, .path = kernels::best_cpu_path(), .may_spin = true});
+  const auto size = static_cast<size_t>(rows * width);
+  std::vector<float> delta(size, 1e-3f), sum(size), h(size, 1.0f), u(size), weight(static_cast<size_t>(width), 1.0f);
+  ResidualNorm norm(
+      stream,
+      {.width = width, .sum = sum.data(), .sum_stride = width, .h = h.data(), .weight = weight.data(), .u = u.data()});
+  std::array<std::vector<int64_t>, 2> times_ns;
+  for (int i = 0; i < 2 * rounds; ++i) {
+    const bool is_fused = i % 2 == 1;
+    if (!communicator.barrier().ok()) return 1;
+    const int64_t start_ns = clock.now_ns();
+    const Status status = communicator.all_reduce(rows, width, delta.data(), sum.data(),
+                                                  {Codec::kFloat32, 0, is_fused ? &norm : nullptr});
+    if (!status.ok()) return 1;
+    if (!is_fused) {
+      kernels::add_rows(stream, h.data(), width, sum.data(), width, rows, width);
+      kernels::rms_norm(stream, {rows, width, h.data(), width, weight.data(), 1e-5f, u.data(), width});
+    }
+    times_ns[i % 2].push_back(clock.now_ns() - start_ns);
+  }
+  if (communicator.rank() == 0) {
+    const Quantiles apart = quantiles(times_ns[0]), fused = quantiles(times_ns[1]);
+    std::printf("%10lld %10lld %12.2f %12.2f %12.2f %12.2f %8.2f\n", static_cast<long long>(rows),
+                static_cast<long long>(width), apart.best_decile_us, apart.median_us, fused.best_decile_us,
+                fused.median_us, fused.best_decile_us / apart.best_decile_us);
+  }
+  return 0;
+}
+
 int run_rank(Options options, CommunicatorFactory make, int rank, int iterations, const char* network) {
   options.rank = rank;
   if (network != nullptr) {
@@ -191,6 +229,14 @@ int run_rank(Options options, CommunicatorFactory make, int rank, int iterations
   for (const int64_t bytes : {kKiB, 4 * kKiB, 16 * kKiB, 64 * kKiB, 256 * kKiB, 4 * kMiB}) {
     const int rounds = static_cast<int>(std::max<int64_t>(50, iterations * kKiB / std::max(bytes, 16 * kKiB) * 16));
     if (run_size(communicator, plain.get(), bytes, rounds) != 0) return 1;
+  }
+  if (rank == 0) {
+    std::printf("%10s %10s %12s %12s %12s %12s %8s\n", "rows", "width", "three us", "median us", "fused us",
+                "median us", "ratio");
+  }
+  for (const int64_t rows : {1, 16, 64, 512, 2048}) {
+    if (run_residual(communicator, rows, 768, static_cast<int>(std::max<int64_t>(50, iterations / rows / 4))) != 0)
+      return 1;
   }
   return 0;
 }
