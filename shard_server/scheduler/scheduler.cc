@@ -143,6 +143,8 @@ void Scheduler::expire() {
 
 std::optional<wire::Step> Scheduler::plan() {
   if (in_flight_.size() >= static_cast<size_t>(limits::kMaxPlansInFlight)) return std::nullopt;
+  // A request that comes meanwhile would wait for both.
+  if (!in_flight_.empty() && in_flight_.back().lone) return std::nullopt;
   wire::Step step;
   InFlight record;
   plan_decodes(step, record);
@@ -174,9 +176,14 @@ void Scheduler::plan_decodes(wire::Step& step, InFlight& record) {
 void Scheduler::plan_prefills(wire::Step& step, InFlight& record) {
   const int64_t shared = shared_rows();
   record.shared = shared > 0;
-  const int64_t budget_rows =
-      record.shared ? shared
-                    : cost_.prefill_budget(record.rows, options_.max_step_ms, options_.max_step_rows - record.rows);
+  const int64_t promised_rows =
+      cost_.prefill_budget(record.rows, options_.max_step_ms, options_.max_step_rows - record.rows);
+  int64_t budget_rows = promised_rows;
+  if (record.shared) {
+    budget_rows = shared;
+  } else if (record.rows == 0) {
+    budget_rows = cost_.lone_prefill_budget(options_.max_step_ms, options_.max_step_rows);
+  }
   std::vector<std::pair<SequencePtr, int32_t>> forks;  // who passes its fork in this plan, and the row before it
   for (const auto& sequence : queue_.share_out(budget_rows, {free_slots_.size(), pages_.free(), pages_.total()})) {
     const uint32_t begin = sequence->planned_tokens;
@@ -187,6 +194,7 @@ void Scheduler::plan_prefills(wire::Step& step, InFlight& record) {
     if (record.shared) step.runs.back().ranks = options_.prompt_ranks;
     if (begin < fork && fork <= sequence->planned_tokens) forks.emplace_back(sequence, fork_row);
   }
+  record.lone = record.rows == record.prompt_rows && record.rows > promised_rows;
   // After those whose turn it was have their places.
   for (const auto& [source, row] : forks)
     fork_followers(*source, row, step);

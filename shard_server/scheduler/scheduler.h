@@ -4,7 +4,8 @@
 //
 // A plan is one flat batch: a decode row for every running sequence, then prefill rows, by turns between clients, until
 // the step would pass --max-step-ms. Up to limits::kMaxPlansInFlight plans are made before their predecessors' results
-// are known: the token between them stays on the ranks.
+// are known: the token between them stays on the ranks. Prefill that no running sequence waits for takes longer steps,
+// one at a time.
 #pragma once
 
 #include <cstdint>
@@ -123,6 +124,7 @@ class Scheduler final {
     int64_t rows = 0;
     int64_t prompt_rows = 0;
     bool shared = false;  // by ranks that hold the whole model
+    bool lone = false;  // prefill alone, and longer than a step with decode rows may be
     std::vector<PlannedRun> runs;
   };
 

@@ -155,7 +155,7 @@ void Scheduler::observe(const InFlight& record, const wire::StepDone& done) {
   if (record.shared) {
     stats_.shared_prompt_tokens += static_cast<uint64_t>(record.rows);
   } else {
-    cost_.observe(record.rows, step_ms);
+    cost_.observe(record.rows, step_ms, record.lone);
   }
   if (step_ms > 0) {
     const double speed = static_cast<double>(record.rows) / step_ms * 1e3;

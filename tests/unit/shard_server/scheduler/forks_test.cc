@@ -48,7 +48,7 @@ TEST_F(Forks, FullPagesAreSharedUntilTheirLastUserEnds) {
 }
 
 TEST_F(Forks, APromptMayComeInChunks) {
-  make(8, step_ms_for(16), 100, 2048, 100);
+  make(8, lone_step_ms_for(16), 100, 2048, 100);
   submit_choices(1, 3, 200, 5);
   run_to_end();
   expect_answers(1, 3, 200, 5);
@@ -56,7 +56,7 @@ TEST_F(Forks, APromptMayComeInChunks) {
 }
 
 TEST_F(Forks, WhoeverLedAndIsGoneLeavesTheOthersToReadForThemselves) {
-  make(8, step_ms_for(16));
+  make(8, lone_step_ms_for(16));
   submit_choices(1, 3, 100, 5);
   plan_all();
   scheduler->cancel("c", {1, 0});

@@ -137,7 +137,7 @@ TEST_F(Lifecycle, CancelWhileQueued) {
 }
 
 TEST_F(Lifecycle, CancelWhilePrefilling) {
-  make(1, step_ms_for(16));
+  make(1, lone_step_ms_for(16));
   submit(request(1, 200, 9));
   plan_all();
   finish_one();

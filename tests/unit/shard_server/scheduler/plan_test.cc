@@ -32,7 +32,7 @@ TEST_F(Plan, DecodesComeFirstAndPrefillFillsTheBudget) {
 }
 
 TEST_F(Plan, PromptsArePrefilledInChunksInTheOrderTheyCame) {
-  make(4, step_ms_for(32));
+  make(4, lone_step_ms_for(32));
   for (const uint64_t number : {1, 2, 3})
     submit(request(number, 50, 1));
   std::vector<std::pair<int32_t, size_t>> order;  // slot, rows
@@ -49,6 +49,57 @@ TEST_F(Plan, PromptsArePrefilledInChunksInTheOrderTheyCame) {
   run_to_end();
   for (const uint64_t number : {1, 2, 3})
     EXPECT_EQ(at(number).tokens, expected_tokens(number, 50, 1));
+}
+
+TEST_F(Plan, PrefillThatNobodyWaitsForTakesLongerStepsOneAtATime) {
+  make(4, step_ms_for(40));
+  submit(request(1, 500, 1));
+  const auto first = plan_all();
+  ASSERT_EQ(first.size(), 1u) << "who comes now waits for one long step only";
+  EXPECT_EQ(rows_of(first[0]), limits::kLonePrefillRows);
+  finish_one();
+  submit(request(2, 3, 30));
+  EXPECT_EQ(rows_of(plan_all().at(0)), limits::kLonePrefillRows);
+  finish_one();  // request 1 was first; now both are read
+  EXPECT_EQ(rows_of(plan_all().at(0)), limits::kLonePrefillRows);
+  finish_one();
+  EXPECT_EQ(rows_of(plan_all().at(0)), 500 - 3 * limits::kLonePrefillRows + 3);
+  finish_one();
+  EXPECT_EQ(at(2).tokens.size(), 1u);
+  submit(request(3, 500, 1));
+  while (at(2).finished.empty()) {
+    plan_all();
+    if (!flying.front().runs[0].tokens.empty()) break;
+    EXPECT_LE(rows_of(flying.front()), 40) << "a sequence waits for its next token";
+    finish_one();
+  }
+  run_to_end();
+  EXPECT_EQ(at(1).tokens, expected_tokens(1, 500, 1));
+  EXPECT_EQ(at(3).tokens, expected_tokens(3, 500, 1));
+}
+
+TEST_F(Plan, ALonePrefillStepIsNoLongerThanItsMultipleOfThePromise) {
+  make(1, step_ms_for(20));
+  submit(request(1, 500, 1));
+  EXPECT_EQ(rows_of(plan_all().at(0)), 20 * limits::kLonePrefillFactor);
+}
+
+TEST_F(Plan, WhatLonePrefillTellsMakesNoStepWithDecodeRowsTooLong) {
+  // A row costs 0.5 ms in long steps, and up to 15 % more in short ones.
+  scheduler::StepCost cost;
+  for (int i = 0; i < 50; ++i)
+    cost.observe(128, 64, true);
+  EXPECT_LE(static_cast<double>(cost.prefill_budget(0, 50, 2048)) * 0.5 * 1.15, 50);
+  EXPECT_GE(cost.prefill_budget(0, 50, 2048), 80);
+}
+
+TEST_F(Plan, WhereManyRowsFitThePromiseALonePrefillTakesAllOfThem) {
+  make(1, step_ms_for(300));
+  submit(request(1, 700, 1));
+  const auto made = plan_all();
+  ASSERT_EQ(made.size(), 2u);
+  EXPECT_EQ(rows_of(made[0]), 300);
+  EXPECT_EQ(rows_of(made[1]), 300);
 }
 
 TEST_F(Plan, APromptMovesOnHoweverSmallTheBudget) {
@@ -137,7 +188,7 @@ TEST_F(Plan, AFreedSlotIsUsedAgainWhilePlansThatNameItAreInFlight) {
 }
 
 TEST_F(Plan, ScoringAloneRunsAllButTheLastTokenAndSamplesNothing) {
-  make(1, step_ms_for(16));
+  make(1, lone_step_ms_for(16));
   auto submitted = request(1, 40, 0);
   submitted.sampling.prompt_logprobs = true;
   submit(submitted);
@@ -159,7 +210,7 @@ TEST_F(Plan, ScoringAloneRunsAllButTheLastTokenAndSamplesNothing) {
 }
 
 TEST_F(Plan, ScoringWithTokensToGenerate) {
-  make(1, step_ms_for(16));
+  make(1, lone_step_ms_for(16));
   auto submitted = request(1, 40, 3);
   submitted.sampling.prompt_logprobs = true;
   submit(submitted);

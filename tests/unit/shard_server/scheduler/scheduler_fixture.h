@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "common/base/clock.h"
+#include "common/base/limits.h"
 #include "shard_server/scheduler/scheduler.h"
 #include "tests/unit/shard_server/scheduler/fake_engine.h"
 
@@ -31,6 +32,9 @@ struct SchedulerFixture : testing::Test {
 
   /// Rows that fit a step: before any step was measured a row is taken to cost half a millisecond.
   static double step_ms_for(int64_t rows) { return static_cast<double>(rows) * 0.5; }
+
+  /// The same for a step without a decode row.
+  static double lone_step_ms_for(int64_t rows) { return step_ms_for(rows) / limits::kLonePrefillFactor; }
 
   void make(uint32_t slots, double max_step_ms = 50, uint32_t max_queue = 100, int64_t max_step_rows = 2048,
             uint32_t kv_pages = 0) {
