@@ -157,7 +157,7 @@ inline constexpr int64_t kSharedPromptRows = 4096;             // of one rank's 
 inline constexpr int64_t kLeastSharedRows = 512;  // of a part: fewer compute faster than a slow link brings their state
 inline constexpr double kSharedPromptMs = 2'000;  // that a step of a shared prompt may take: somebody new waits for it
 inline constexpr int kLonePrefillFactor = 4;      // times --max-step-ms that a step without a decode row may take,
-inline constexpr int64_t kLonePrefillRows = 256;  // and rows up to which a longer step of prefill is worth its time
+inline constexpr int64_t kLonePrefillRows = 128;  // and rows up to which a longer step of prefill is worth its time
 inline constexpr int kLogitRowsPerPass = 32;      // rows of lm_head computed and held at once
 
 // Collectives.

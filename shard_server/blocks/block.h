@@ -62,13 +62,15 @@ struct PendingSum final {
 struct BlockContext final {
   kernels::Stream& stream;
   collectives::Communicator& communicator;
-  collectives::Communicator* sub_communicator;  // of the rank's sub_group, where there is one
+  collectives::Communicator& small_communicator;  // of all ranks, for sums that overtake those on their way
+  collectives::Communicator* sub_communicator;    // of the rank's sub_group, where there is one
   const StatePool& states;
   const KvCache& kv;
   float* h;      // [rows][H]: the residual stream
   float* first;  // [rows][H]: the embeddings, kept for shared transformers; null where there are none
   float* side;   // [rows][H]: what a shared transformer hands to the mixer after it; null where there are none
   PendingSum& sum;
+  bool sums_are_moving = false;                             // other rows' sums are on their way meanwhile
   std::span<std::byte> scratch;                             // as many bytes as the hungriest block asked for
   std::span<std::byte> gemm_workspace;                      // enough for every product of every block
   collectives::Codec codec = collectives::Codec::kFloat32;  // of hidden sums: those that go into the residual stream

@@ -172,7 +172,7 @@ Status MambaBlock::start(const BlockContext& context, const Batch& batch) const 
   if (padded > 0) convolve(context, batch, x, {mixer_.conv_kernel, w_.conv, w_.conv_bias, state_.conv_offset});
   project_heads(context, rows, x, dt_b_c);
   collectives::Communicator& adders =
-      head_sum_ == PartSum::kSubGroup ? *context.sub_communicator : context.communicator;
+      head_sum_ == PartSum::kSubGroup ? *context.sub_communicator : context.small_communicator;
   collectives::Ticket small_sum;
   if (head_sum_ != PartSum::kNobody) {
     ASSIGN_OR_RETURN(small_sum, adders.begin_all_reduce(rows, dt_b_c.stride, dt_b_c.data, dt_b_c.data));

@@ -179,7 +179,7 @@ Status Mamba2Block::norm_groups(const BlockContext& context, int64_t rows, const
   if (norm_sum_ == PartSum::kEveryRank) std::fill_n(sums.data, rows * sums.stride, 0.0f);
   square(context, rows, v, nullptr, sums);
   if (norm_sum_ != PartSum::kNobody) {
-    auto& adders = norm_sum_ == PartSum::kSubGroup ? *context.sub_communicator : context.communicator;
+    auto& adders = norm_sum_ == PartSum::kSubGroup ? *context.sub_communicator : context.small_communicator;
     RETURN_IF_ERROR(adders.all_reduce(rows, sums.stride, sums.data, sums.data));
   }
   for (const ChannelPart& part : shape_.layout.parts()) {

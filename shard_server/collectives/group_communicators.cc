@@ -37,23 +37,30 @@ Result<std::shared_ptr<GroupCommunicators>> GroupCommunicators::form(Communicato
                                                                      const std::optional<SubGroupRanks>& sub) {
   std::shared_ptr<GroupCommunicators> formed(new GroupCommunicators);
   ASSIGN_OR_RETURN(formed->group_, factory(options));
+  if (!options.address.empty() && options.world > 1) {
+    const SubGroupRanks all{.first = 0, .world = options.world, .index = 0};
+    ASSIGN_OR_RETURN(formed->small_, formed->form_inner(factory, options, all, "small"));
+  }
   if (!sub) return formed;
+  ASSIGN_OR_RETURN(formed->sub_, formed->form_inner(factory, options, *sub, fmt::format("{}", sub->index)));
+  return formed;
+}
+
+Result<std::unique_ptr<Communicator>> GroupCommunicators::form_inner(CommunicatorFactory factory,
+                                                                     const Options& options, const SubGroupRanks& ranks,
+                                                                     std::string_view suffix) {
   Options inner = options;
-  inner.name = fmt::format("{}.{}", options.name, sub->index);
-  inner.rank = options.rank - sub->first;
-  inner.world = sub->world;
-  const Status found = meet(*formed->group_, options, *sub, inner);
+  inner.name = fmt::format("{}.{}", options.name, suffix);
+  inner.rank = options.rank - ranks.first;
+  inner.world = ranks.world;
+  const Status found = meet(*group_, options, ranks, inner);
   if (!found.ok()) {
-    formed->group_->abort(to_string(found.error()));
+    group_->abort(to_string(found.error()));
     return found.error();
   }
   auto made = factory(inner);
-  if (!made.ok()) {
-    formed->group_->abort(to_string(made.error()));
-    return made.error();
-  }
-  formed->sub_ = std::move(*made);
-  return formed;
+  if (!made.ok()) group_->abort(to_string(made.error()));
+  return made;
 }
 
 Result<std::shared_ptr<GroupCommunicators>> GroupCommunicators::form_alone(CommunicatorFactory factory,

@@ -20,7 +20,8 @@ struct SubGroupRanks final {
 /// A failure of either is a failure of both: no rank waits in the one for a peer that was lost in the other.
 class GroupCommunicators final {
  public:
-  /// Forms the group's communicator with `options`, then the sub-group's with the same ones. Errors are the factory's.
+  /// Forms the group's communicator with `options`, then the sub-group's and small() with the same ones. Errors are the
+  /// factory's.
   static Result<std::shared_ptr<GroupCommunicators>> form(CommunicatorFactory factory, const Options& options,
                                                           const std::optional<SubGroupRanks>& sub);
 
@@ -30,6 +31,8 @@ class GroupCommunicators final {
   Communicator& group() { return *group_; }
   /// All ranks, also where each adds alone.
   Communicator& peers() { return peers_ ? *peers_ : *group_; }
+  /// The same ranks, for small sums that overtake a large one that is on its way: between hosts.
+  Communicator& small() { return small_ ? *small_ : *group_; }
   Communicator* sub() { return sub_.get(); }
 
   void set_deadline_ns(int64_t deadline_ns);
@@ -41,9 +44,12 @@ class GroupCommunicators final {
  private:
   GroupCommunicators() = default;
 
-  std::array<Communicator*, 3> all() const { return {group_.get(), sub_.get(), peers_.get()}; }
+  std::array<Communicator*, 4> all() const { return {group_.get(), small_.get(), sub_.get(), peers_.get()}; }
+  Result<std::unique_ptr<Communicator>> form_inner(CommunicatorFactory factory, const Options& options,
+                                                   const SubGroupRanks& ranks, std::string_view suffix);
 
   std::unique_ptr<Communicator> group_;
+  std::unique_ptr<Communicator> small_;  // or null: group_
   std::unique_ptr<Communicator> sub_;    // or null
   std::unique_ptr<Communicator> peers_;  // or null: those of group_
 };

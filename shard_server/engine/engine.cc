@@ -167,9 +167,19 @@ void Engine::digest_rows(Digest& digest) const {
 BlockContext Engine::context(collectives::GroupCommunicators& communicators, int64_t first_row, PendingSum& sum) {
   const auto from = [&](float* rows, int64_t width) { return rows == nullptr ? nullptr : rows + first_row * width; };
   const int64_t hidden = config().hidden_size;
-  return {*stream_,         communicators.group(), communicators.sub(), states_, kv_,
-          from(h_, hidden), from(first_, hidden),  from(side_, hidden), sum,     scratch_,
-          gemm_workspace_};
+  return {.stream = *stream_,
+          .communicator = communicators.group(),
+          .small_communicator = communicators.small(),
+          .sub_communicator = communicators.sub(),
+          .states = states_,
+          .kv = kv_,
+          .h = from(h_, hidden),
+          .first = from(first_, hidden),
+          .side = from(side_, hidden),
+          .sum = sum,
+          .sums_are_moving = parts_.all().size() > 1,
+          .scratch = scratch_,
+          .gemm_workspace = gemm_workspace_};
 }
 
 Status Engine::run_blocks(const Batch& batch, collectives::GroupCommunicators& communicators) {

@@ -40,7 +40,9 @@ TEST_F(HomesTest, ALongPromptThatIsAloneIsReadByAllRanks) {
   ASSERT_TRUE(first);
   EXPECT_EQ(first->runs.at(0).ranks, 2u);
   EXPECT_EQ(rows_of(*first), 2 * limits::kSharedPromptRows);
+  EXPECT_FALSE(scheduler->plan()) << "who comes now waits for one long step only";
   flying.push_back(*first);
+  finish_one();
   const auto rest = scheduler->plan();
   ASSERT_TRUE(rest);
   EXPECT_EQ(rest->runs.at(0).ranks, 1u) << "what is left is too short to share";
