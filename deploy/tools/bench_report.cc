@@ -140,6 +140,7 @@ PhaseProfile profile_of(const PhaseRun& run) {
     profile.step.total_ns += step.profile->total_ns * share;
     for (size_t kind = 0; kind < kernels::kKernelKinds; ++kind)
       profile.step.kernel_ns[kind] += step.profile->kernel_ns[kind] * share;
+    profile.step.sent_bytes += step.profile->sent_bytes * share;
     for (size_t op = 0; op < collectives::kOpKinds; ++op) {
       profile.step.collective_ns[op] += step.profile->collective_ns[op] * share;
       profile.step.wait_ns[op] += step.profile->wait_ns[op] * share;
@@ -208,7 +209,9 @@ nlohmann::ordered_json json_of(const BenchSubject& subject, const std::vector<Ph
       for (const PhaseFigures& run : report.runs)
         phase["runs"][figure.name].push_back(number_or_null(figure.of(run)));
     }
-    phase["profile"] = {{"step_ms", report.profile.step_ms}, {"rows_per_step", report.profile.rows_per_step}};
+    phase["profile"] = {{"step_ms", report.profile.step_ms},
+                        {"rows_per_step", report.profile.rows_per_step},
+                        {"sent_bytes", report.profile.step.sent_bytes}};
     for (const auto& [name, ms] : parts_of(report.profile))
       phase["profile"]["ms"][name] = ms;
     out["phases"].push_back(std::move(phase));

@@ -123,6 +123,7 @@ StepProfile BenchServer::profile_of(const std::vector<wire::StepDone>& answers) 
     for (size_t op = 0; op < now.size(); ++op) {
       const auto wait = static_cast<double>(now[op].wait_ns - before[op].wait_ns);
       profile.wait_ns[op] += wait * share;
+      profile.sent_bytes += static_cast<double>(now[op].contributed_bytes - before[op].contributed_bytes) * share;
       profile.collective_ns[op] += (static_cast<double>(now[op].time_ns - before[op].time_ns) - wait) * share;
     }
   }

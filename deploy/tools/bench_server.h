@@ -23,6 +23,7 @@ struct StepProfile final {
   std::array<double, kernels::kKernelKinds> kernel_ns{};
   std::array<double, collectives::kOpKinds> collective_ns{};  // without waiting
   std::array<double, collectives::kOpKinds> wait_ns{};        // for the latest peer
+  double sent_bytes = 0;                                      // by collectives, to each other rank that needs them
 };
 
 struct StepRecord final {

@@ -31,6 +31,12 @@ struct Options final {
   std::string dtype = "bf16";
   std::string batches = "1,4,16,32";
   std::string collectives = "exact";
+  std::string address;
+  std::vector<std::string> networks;
+  std::string overlap = "auto";
+  std::string weights = "cut";
+  int64_t prompt_ranks = 0;
+  std::string load = "all";
   int64_t ranks = 1;
   int64_t threads = 1;
   int64_t repeat = 3;
@@ -49,8 +55,18 @@ Result<bool> read_options(int argc, char** argv, Options& o) {
   settings.add("ranks", o.ranks, "ranks, as threads of this process", 1, limits::kMaxWorld);
   settings.add("threads", o.threads, "threads of each rank", 1, limits::kMaxThreads);
   settings.add_choice("collectives", o.collectives, "how sums travel", collectives::codec_names());
+  settings.add("collectives-address", o.address,
+               "where rank 0 listens, as 10.0.0.1:7100: TCP instead of shared memory");
+  settings.add("network", o.networks, "network namespace of a rank (ip netns): once for each, rank 0's first");
+  settings.add_choice("overlap", o.overlap, "sums over TCP travel while half of the rows are computed",
+                      {"auto", "never"});
+  settings.add_choice("weights", o.weights, "what a rank holds: its part of every layer, or the whole model",
+                      {"cut", "whole"});
+  settings.add("prompt-ranks", o.prompt_ranks, "ranks with whole weights that share a long prompt; 0: all", 0,
+               limits::kMaxWorld);
   settings.add("max-step-ms", o.max_step_ms, "time that prefill may fill a step up to", 0.1, 60'000);
   settings.section("Load");
+  settings.add_choice("load", o.load, "all loads, or a prompt alone", {"all", "prefill"});
   settings.add("prompt", o.sizes.prompt, "tokens of a prompt", 1, limits::kMaxPromptTokens);
   settings.add("generate", o.sizes.generate, "tokens that a sequence generates", 4, limits::kMaxGeneratedTokens);
   settings.add("batch", o.batches, "sequences that generate at once, as 1,4,16; prompts come beside the most of them");
@@ -68,6 +84,15 @@ Result<std::vector<int64_t>> parse_batches(const std::string& text) {
       Errc::kInvalidArgument,
       fmt::format("--batch '{}' is no list of numbers from 1 to {}, as 1,4,16", text, limits::kDefaultMaxSlots),
       "batch"};
+}
+
+Status check_network(const Options& o) {
+  if (o.networks.empty()) return {};
+  if (o.address.empty())
+    return Error{Errc::kInvalidArgument, "--network needs a --collectives-address in the first of them", "network"};
+  if (std::ssize(o.networks) == o.ranks) return {};
+  return Error{Errc::kInvalidArgument, fmt::format("--network {} times for {} ranks", o.networks.size(), o.ranks),
+               "network"};
 }
 
 struct Model final {
@@ -114,8 +139,9 @@ class PeakMeter final {
   std::span<std::byte> memory_;
 };
 
-std::vector<PhaseReport> phases_of(const std::vector<int64_t>& batches) {
+std::vector<PhaseReport> phases_of(const Options& o, const std::vector<int64_t>& batches) {
   std::vector<PhaseReport> phases{{{Load::kPrefill, 1}, {}, {}}};
+  if (o.load == "prefill") return phases;
   for (const int64_t batch : batches)
     phases.push_back({{Load::kDecode, batch}, {}, {}});
   phases.push_back({{Load::kMixed, *std::max_element(batches.begin(), batches.end())}, {}, {}});
@@ -127,7 +153,7 @@ std::vector<PhaseReport> phases_of(const std::vector<int64_t>& batches) {
 Status run_phases(const Options& o, const PhaseSizes& sizes, BenchServer& server, const Roofline& roofline,
                   PeakMeter& meter, const Clock& clock, std::vector<PhaseReport>& phases) {
   uint64_t seed = 1;
-  for (const auto& warm_up : {phases[1].phase, phases[0].phase, phases[0].phase})
+  for (const auto& warm_up : {phases[std::min<size_t>(1, phases.size() - 1)].phase, phases[0].phase, phases[0].phase})
     RETURN_IF_ERROR(run_phase(server, warm_up, sizes, seed++, clock));
   Peaks before = meter.measure();
   for (int64_t i = 0; i < o.repeat; ++i) {
@@ -150,12 +176,18 @@ Status run_phases(const Options& o, const PhaseSizes& sizes, BenchServer& server
 
 Status bench(const Options& o) {
   ASSIGN_OR_RETURN(const auto batches, parse_batches(o.batches));
+  RETURN_IF_ERROR(check_network(o));
   ASSIGN_OR_RETURN(const Model model, open_model(o));
   const SteadyClock clock;
   LocalGroupOptions group_options;
   group_options.ranks = static_cast<int>(o.ranks);
   group_options.threads = static_cast<int>(o.threads);
   group_options.codec = o.collectives;
+  group_options.may_overlap = o.overlap == "auto";
+  group_options.whole_weights = o.weights == "whole";
+  group_options.prompt_ranks = static_cast<uint32_t>(o.prompt_ranks);
+  group_options.address = o.address;
+  group_options.networks = o.networks;
   group_options.dtype = weight_type_from_name(o.dtype).value();
   group_options.slots =
       static_cast<uint32_t>(*std::max_element(batches.begin(), batches.end())) + static_cast<uint32_t>(kMixedPrompts);
@@ -179,7 +211,7 @@ Status bench(const Options& o) {
   subject.weight_bytes = static_cast<int64_t>(group->ready().weight_bytes);
   subject.state_bytes = roofline.state_bytes();
   subject.max_rows = group->ready().max_rows;
-  auto phases = phases_of(batches);
+  auto phases = phases_of(o, batches);
   RETURN_IF_ERROR(run_phases(o, subject.sizes, server, roofline, meter, clock, phases));
   return print_out(o.json ? json_of(subject, phases).dump(1) + "\n" : table_of(subject, phases));
 }

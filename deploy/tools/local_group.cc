@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "common/base/rng.h"
+#include "deploy/tools/network_rank.h"
 #include "shard_server/collectives/bootstrap.h"
 #include "shard_server/service/engine_rank.h"
 
@@ -43,8 +44,14 @@ Status LocalGroup::start_ranks(const LocalGroupOptions& options) {
     self.threads = options.threads;
     self.slots = options.slots;
     self.on_load = [this, rank](shard::Engine& engine) { engines_[rank] = &engine; };
+    self.may_overlap = options.may_overlap;
+    const std::string network = options.networks.empty() ? "" : options.networks[rank];
+    if (rank == 0 && !options.address.empty()) {
+      ASSIGN_OR_RETURN(self.listener, listen_in_network(network, options.address));
+      address_ = self.listener->address();
+    }
     RETURN_IF_ERROR(shard::share_host(self, *checkpoint_, {}, options.ranks));
-    auto model = std::make_unique<shard::EngineRank>(self, checkpoint_, clock_);
+    auto model = make_network_rank(network, std::make_unique<shard::EngineRank>(self, checkpoint_, clock_));
     auto executor = std::make_unique<shard::RankExecutor>(static_cast<uint32_t>(rank), std::move(model));
     workers_.push_back(std::make_unique<shard::RankWorker>(std::move(executor), [this, rank](wire::Message answer) {
       {
@@ -65,8 +72,9 @@ Status LocalGroup::load(const LocalGroupOptions& options) {
   form.codec = options.codec;
   form.whole_weights = options.whole_weights;
   form.plan = options.plan;
-  form.bootstrap =
-      collectives::Bootstrap{"shared_memory", fmt::format("krait-tool-{}-{:016x}", getpid(), epoch_), ""}.to_text();
+  form.bootstrap = collectives::Bootstrap{address_.empty() ? "shared_memory" : "tcp",
+                                          fmt::format("krait-tool-{}-{:016x}", getpid(), epoch_), address_}
+                       .to_text();
   for (auto& worker : workers_) {
     CHECK(worker->post(form));
     CHECK(worker->post(wire::Load{epoch_, options.slots}));

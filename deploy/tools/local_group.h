@@ -28,6 +28,9 @@ struct LocalGroupOptions final {
   uint32_t prompt_ranks = 0;    // of those, how many share a long prompt; 0: all
   std::string codec = "exact";  // of hidden sums (shard_server/collectives/codecs.def), but for what the plan says
   wire::CollectivePlan plan;
+  bool may_overlap = true;  // of sums between hosts with computation
+  std::string address;      // where rank 0 listens, "10.0.0.1:7100": sums travel over TCP. Empty: through memory
+  std::vector<std::string> networks;  // namespaces, by rank (network_rank.h); or none
 };
 
 /// Used by one thread.
@@ -65,6 +68,7 @@ class LocalGroup final {
   const std::shared_ptr<const Checkpoint> checkpoint_;
   const Clock& clock_;
   const uint64_t epoch_;
+  std::string address_;  // where rank 0 listens, if it does
   bool whole_weights_ = false;
   uint32_t prompt_ranks_ = 1;
   wire::Ready ready_;

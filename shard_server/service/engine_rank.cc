@@ -104,7 +104,7 @@ Result<wire::Ready> EngineRank::load(const wire::Load& load) {
   options.slots = load.slots != 0 ? load.slots : options_.slots;
   options.state_memory_bytes = options_.state_memory_bytes;
   // Through memory a sum is short beside what two smaller products cost.
-  if (communicators_->group().transport() == "tcp") options.overlap_rows = limits::kOverlapRows;
+  if (options_.may_overlap && communicators_->group().transport() == "tcp") options.overlap_rows = limits::kOverlapRows;
   options.stream.threads = options_.threads;
   options.stream.may_spin = options_.threads_may_spin;
   const auto path = kernels::cpu_path_from_name(form_->path);

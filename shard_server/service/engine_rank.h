@@ -22,6 +22,7 @@ struct RankOptions final {
   int rank = 0;
   int world = 1;
   bool whole_weights = false;  // of every rank of the group
+  bool may_overlap = true;     // where sums travel between hosts, they do while half of the rows are computed
   DType dtype = DType::kF32;
   int threads = 1;
   bool threads_may_spin = false;                       // where each has a core

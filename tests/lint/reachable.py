@@ -17,6 +17,7 @@ ENTRIES = {
     "CMakeLists.txt",
     "CMakePresets.json",
     "deploy/up",
+    "tests/bench/links/run",
     "tests/bench/versus_llama_cpp/run",
     "tests/run",
 }

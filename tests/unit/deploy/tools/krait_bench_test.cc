@@ -99,6 +99,28 @@ TEST(KraitBench, RunsRanksAndHybrids) {
   }
 }
 
+TEST(KraitBench, RanksMeetOverTcpAndSayWhatTheySent) {
+  const auto report = bench_json("mamba", "--ranks 2 --collectives bf16 --collectives-address 127.0.0.1:0");
+  check_report(report);
+  const auto in_memory = bench_json("mamba", "--ranks 2 --collectives bf16");
+  for (size_t i = 0; i < 3; ++i) {  // the rows of mixed steps follow the clock
+    const auto& sent = report["phases"][i]["profile"];
+    const auto& passed = in_memory["phases"][i]["profile"];
+    EXPECT_GT(sent["sent_bytes"], 0);
+    EXPECT_DOUBLE_EQ(sent["sent_bytes"].get<double>() / sent["rows_per_step"].get<double>(),
+                     passed["sent_bytes"].get<double>() / passed["rows_per_step"].get<double>());
+  }
+}
+
+TEST(KraitBench, APromptAloneIsOneLoadAlsoWhereRanksShareIt) {
+  for (const char* options : {"--load prefill", "--load prefill --ranks 2 --weights whole --prompt-ranks 2"}) {
+    const auto report = bench_json("mamba", options);
+    ASSERT_EQ(report["phases"].size(), 1u);
+    EXPECT_EQ(report["phases"][0]["phase"], "prefill");
+    check_figures(report["phases"][0], {"prompt_tokens_per_s", "first_token_ms"});
+  }
+}
+
 TEST(KraitBench, PrintsATableForPeople) {
   const Outcome outcome = bench(
       fmt::format("--model '{}' --prompt 16 --generate 8 --batch 2 --repeat 1", test::golden_path("models/mamba2")));
@@ -126,6 +148,10 @@ TEST(KraitBench, SaysInOneSentenceWhatIsWrong) {
   expect(model + "--dtype int3", 2, "--dtype");
   expect(model + "--ranks 9", 2, "--ranks");
   expect(model + "--no-such-option", 2, "--no-such-option");
+  expect(model + "--network a", 2, "--collectives-address");
+  expect(model + "--collectives-address 127.0.0.1:0 --network a --network b", 2, "--network");
+  expect(model + "--collectives-address 127.0.0.1:0 --network no-such-network", 1, "no-such-network");
+  expect(model + "--collectives-address nowhere", 2, "nowhere");
 }
 
 }  // namespace
