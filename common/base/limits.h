@@ -176,6 +176,7 @@ inline constexpr int64_t kMaxExactLanes = 16;              // columns of a sum t
 inline constexpr int64_t kMaxCollectiveMessageBytes = int64_t{1}
                                                       << 32;   // a rank's part, or the result, of one operation
 inline constexpr int64_t kCollectiveSpinNs = 50 * kUs;         // a wait spins this long at most, then sleeps
+inline constexpr int kMaxUnspunWaits = 15;                     // after spins that ended in vain: these sleep at once
 inline constexpr int64_t kCollectiveSleepNs = 20 * kMs;        // one sleep; then deadline and abort are looked at
 inline constexpr int64_t kCollectiveTimeoutNs = 30 * kSecond;  // of an operation without a deadline of its own
 inline constexpr int kMaxTcpGuests = 64;                       // connections that have not said whose they are

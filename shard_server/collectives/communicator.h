@@ -196,7 +196,7 @@ struct Options final {
   int64_t stage_bytes = limits::kCollectiveStageBytes;
   int64_t two_shot_bytes = 64 * kKiB;          // parts above this are reduced in stripes (3 ranks and more); same bits
   std::shared_ptr<const SumTable> algorithms;  // for codecs that it has, in place of both; same bits
-  bool may_spin = false;                       // waits spin for limits::kCollectiveSpinNs before they sleep
+  bool may_spin = false;  // waits spin for limits::kCollectiveSpinNs before they sleep, as long as that pays
   int64_t timeout_ns = limits::kCollectiveTimeoutNs;  // forming the group, and each finish until set_deadline_ns
   const Clock* clock = nullptr;                       // of deadlines; none: the steady clock. Outlives the communicator
   const std::atomic<bool>* cancel = nullptr;  // while forming: set by another thread, it ends that with kUnavailable

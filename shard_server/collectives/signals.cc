@@ -53,7 +53,7 @@ bool Signals::any_reached(std::span<const Goal> goals) {
 }
 
 SharedSignals::SharedSignals(Block block, int rank, bool may_spin, const Clock& clock)
-    : block_(block), rank_(rank), world_(block.world()), may_spin_(may_spin), clock_(clock) {}
+    : block_(block), rank_(rank), world_(block.world()), spinning_(may_spin), clock_(clock) {}
 
 void SharedSignals::publish(Counter which, const Operation& operation, uint32_t chunk) {
   const int64_t steps = operation.first_step + chunk + 1;
@@ -104,19 +104,22 @@ Status SharedSignals::wait(std::span<const Goal> goals, int64_t deadline_ns) {
   if (any_reached(goals)) return {};
   const int64_t start_ns = machine_now_ns();
   Status status;
-  if (!may_spin_ || !spin(goals, start_ns)) status = sleep(goals, deadline_ns);
+  if (!spinning_.next_spins() || !spin(goals, start_ns)) status = sleep(goals, deadline_ns);
   waited_ns_ += machine_now_ns() - start_ns;
   return status;
 }
 
 bool SharedSignals::spin(std::span<const Goal> goals, int64_t start_ns) {
-  for (int64_t polls = 1;; ++polls) {
-    if (any_reached(goals)) return true;
+  bool well = true;
+  for (int64_t polls = 1; !any_reached(goals); ++polls) {
     relax();
     if (polls % kSpinsPerLook != 0) continue;
-    if (machine_now_ns() - start_ns > limits::kCollectiveSpinNs) return false;
-    if (block_.header().failure.state.load(std::memory_order_acquire) != 0) return false;
+    well = machine_now_ns() - start_ns <= limits::kCollectiveSpinNs &&
+           block_.header().failure.state.load(std::memory_order_acquire) == 0;
+    if (!well) break;
   }
+  spinning_.spun(well);
+  return well;
 }
 
 Status SharedSignals::sleep(std::span<const Goal> goals, int64_t deadline_ns) {

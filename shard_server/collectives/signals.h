@@ -1,5 +1,5 @@
 // How ranks tell each other how far they have come, wait for each other and fail together. Between ranks that share a
-// block (SharedSignals) that is a counter and a futex: a short spin where that is allowed, then a sleep on a word of
+// block (SharedSignals) that is a counter and a futex: a short spin where that pays, then a sleep on a word of
 // its own, which whoever moves a counter rings if it sees the rank asleep. tcp_signals.h is the one between hosts.
 #pragma once
 
@@ -9,6 +9,7 @@
 #include <string_view>
 #include <utility>
 
+#include "shard_server/collectives/adaptive_spin.h"
 #include "shard_server/collectives/block.h"
 
 namespace krait::collectives {
@@ -91,7 +92,7 @@ class SharedSignals final : public Signals {
   const Block block_;
   const int rank_;
   const int world_;
-  const bool may_spin_;
+  AdaptiveSpin spinning_;
   const Clock& clock_;
   // The last seen values: a peer's line is fetched only when the old value does not do.
   std::array<std::array<int64_t, limits::kMaxWorld>, kCounters> seen_{};

@@ -35,7 +35,7 @@ TcpSignals::TcpSignals(Block block, const Options& options, TcpMesh mesh)
     : block_(block),
       rank_(options.rank),
       world_(options.world),
-      may_spin_(options.may_spin),
+      spinning_(options.may_spin),
       clock_(clock_of(options)),
       bell_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   for (int peer = 0; peer < world_; ++peer) {
@@ -301,7 +301,8 @@ Status TcpSignals::wait(std::span<const Goal> goals, int64_t deadline_ns) {
   const int64_t start_ns = machine_now_ns();
   tell_consumed();
   Status status;
-  if (!may_spin_ || !spin(goals, start_ns)) status = move_until([&] { return look(goals, deadline_ns); }, deadline_ns);
+  if (!spinning_.next_spins() || !spin(goals, start_ns))
+    status = move_until([&] { return look(goals, deadline_ns); }, deadline_ns);
   waited_ns_ += machine_now_ns() - start_ns;
   return status;
 }
@@ -364,8 +365,11 @@ bool TcpSignals::spin(std::span<const Goal> goals, int64_t start_ns) {
       read_data(peer);
       if (at(peer).has_unsent()) send_queued(peer);
     }
-    if (any_reached(goals)) return true;
-    if (machine_now_ns() - start_ns > limits::kCollectiveSpinNs) return false;
+    const bool well = any_reached(goals);
+    if (well || machine_now_ns() - start_ns > limits::kCollectiveSpinNs) {
+      spinning_.spun(well);
+      return well;
+    }
     relax();
   }
 }

@@ -94,7 +94,7 @@ class TcpSignals final : public Signals {
   const Block block_;
   const int rank_;
   const int world_;
-  const bool may_spin_;
+  AdaptiveSpin spinning_;
   const Clock& clock_;
   std::array<std::unique_ptr<Peer>, limits::kMaxWorld> peers_;  // this rank's own is empty
   Fd bell_;                                                     // an event: another thread failed the group
