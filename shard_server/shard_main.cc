@@ -37,6 +37,7 @@ Result<bool> read_options(int argc, char** argv, Options& options) {
                "ranks with whole weights that share a long prompt: auto (all), never, or a number (rank 0's counts)");
   settings.add("shares", s.shares, "speeds of the ranks, as 3,1: their parts of the model; none: equal parts (rank 0)");
   settings.add("host-ranks", s.host_ranks, "ranks of all groups on this host; 0: those of this group", 0, 4096);
+  settings.add("host-index", s.host_index, "this one among those; -1: its rank", -1, 4095);
   settings.section("Addresses");
   settings.add("run-dir", s.run_dir, "folder for the group's sockets", true);
   settings.add("metrics-host", options.metrics_host, "address of /metrics");
@@ -57,6 +58,7 @@ Result<bool> read_options(int argc, char** argv, Options& options) {
   settings.add("max-step-ms", s.max_step_ms, "time that prefill may fill a step up to", 0.1, 60'000);
   settings.section("Process");
   settings.add("threads", s.threads, "threads of this rank", 1, limits::kMaxThreads);
+  settings.add("cpus", s.cpus, "cores that they are bound to, as 0-3,8; none; auto: where ranks take most of the host");
   settings.add("drain-seconds", s.drain_seconds, "time for open sequences to end after SIGTERM", 0, 86'400);
   settings.add("watch-parent-pid", options.watch_parent_pid, "stop when this parent process is gone", 0, INT32_MAX);
   return settings.parse(argc, argv);

@@ -11,6 +11,7 @@ namespace krait::limits {
 // Groups and models.
 inline constexpr int kMaxWorld = 8;                        // ranks of a group
 inline constexpr int kMaxThreads = 256;                    // threads of a rank
+inline constexpr int kMaxCpus = 1024;                      // of a host, and its NUMA nodes
 inline constexpr int kLeaves = 8;                          // leaves of a K that is cut between ranks (contract, rule 1)
 inline constexpr int64_t kMaxVocab = int64_t{1} << 22;     // vocabulary entries
 inline constexpr int64_t kMaxHidden = int64_t{1} << 17;    // hidden or inner channels

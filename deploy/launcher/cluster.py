@@ -75,10 +75,10 @@ class Cluster:
         command += _given(o, "served_model_name", "tokenizer", "chat_template", "request_timeout", "api_key_file")
         command += o.coordinator_arg
         daemons = [Daemon(command, self.run_dir, "coordinator")]
-        for group in groups:
+        for index, group in enumerate(groups):
             for rank in range(o.ranks):
                 command = [bin_dir / "krait-shard", *shared, "--group", group, "--rank", rank, "--world", o.ranks]
-                command += ["--host-ranks", o.ranks * o.groups, "--dtype", o.dtype, "--threads", o.threads]
+                command += ["--host-ranks", o.ranks * o.groups, "--host-index", index * o.ranks + rank, "--dtype", o.dtype, "--threads", o.threads]
                 command += ["--metrics-port", next(ports)]
                 command += ["--drain-seconds", o.grace]
                 command += _given(o, "served_model_name", "weights", "prefill_split", "shares", "slots", "max_queue")

@@ -9,6 +9,7 @@
 #include "deploy/tools/network_rank.h"
 #include "shard_server/collectives/bootstrap.h"
 #include "shard_server/service/engine_rank.h"
+#include "shard_server/service/host_place.h"
 
 namespace krait::tools {
 
@@ -50,7 +51,8 @@ Status LocalGroup::start_ranks(const LocalGroupOptions& options) {
       ASSIGN_OR_RETURN(self.listener, listen_in_network(network, options.address));
       address_ = self.listener->address();
     }
-    RETURN_IF_ERROR(shard::share_host(self, *checkpoint_, {}, options.ranks));
+    RETURN_IF_ERROR(
+        shard::share_host(self, *checkpoint_, {}, {.ranks = options.ranks, .index = static_cast<int64_t>(rank)}));
     auto model = make_network_rank(network, std::make_unique<shard::EngineRank>(self, checkpoint_, clock_));
     auto executor = std::make_unique<shard::RankExecutor>(static_cast<uint32_t>(rank), std::move(model));
     workers_.push_back(std::make_unique<shard::RankWorker>(std::move(executor), [this, rank](wire::Message answer) {

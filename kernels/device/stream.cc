@@ -20,15 +20,6 @@
 namespace krait::kernels {
 namespace {
 
-/// The cores that this process may use, in order; empty when the system does not tell.
-std::vector<int> allowed_cores(const cpu_set_t& mask) {
-  std::vector<int> cores;
-  for (int core = 0; core < CPU_SETSIZE; ++core) {
-    if (CPU_ISSET(core, &mask)) cores.push_back(core);
-  }
-  return cores;
-}
-
 /// False when the system refuses; the thread then stays where it is.
 bool bind_to_core(pthread_t thread, int core) {
   cpu_set_t mask;
@@ -45,7 +36,7 @@ class Stream::Team final {
   explicit Team(const StreamOptions& options) : path_(options.path), spin_ns_(options.may_spin ? kSpinNs : 0) {
     CHECK(options.threads >= 1 && options.threads <= limits::kMaxThreads);
     start_workers(options.threads - 1);
-    if (options.pin) pin(options.first_core);
+    if (!options.cpus.empty()) bind(options.cpus);
   }
 
   ~Team() {
@@ -92,20 +83,14 @@ class Stream::Team final {
     }
   }
 
-  void pin(int first_core) {
+  void bind(const std::vector<int>& cpus) {
     cpu_set_t mask;
     caller_ = pthread_self();
-    if (pthread_getaffinity_np(caller_, sizeof(mask), &mask) != 0) return;
-    const std::vector<int> cores = allowed_cores(mask);
-    if (cores.empty() || first_core < 0) return;
-    const auto core_of = [&](size_t worker) {
-      return cores[(static_cast<size_t>(first_core) + worker) % cores.size()];
-    };
-    bool bound = bind_to_core(caller_, core_of(0));
+    const bool known = pthread_getaffinity_np(caller_, sizeof(mask), &mask) == 0;
+    bool bound = known && bind_to_core(caller_, cpus[0]);
     if (bound) callers_mask_ = mask;
-    for (size_t i = 0; i < workers_.size(); ++i) {
-      bound = bind_to_core(workers_[i].native_handle(), core_of(i + 1)) && bound;
-    }
+    for (size_t i = 0; i < workers_.size(); ++i)
+      bound = bind_to_core(workers_[i].native_handle(), cpus[(i + 1) % cpus.size()]) && bound;
     if (!bound) log_warning("could not bind every kernel thread to a core");
   }
 

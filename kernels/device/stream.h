@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "kernels/device/cpu_path.h"
 #include "kernels/device/function_ref.h"
@@ -13,9 +14,8 @@ namespace krait::kernels {
 struct StreamOptions final {
   int threads = 1;  // the calling thread is one of them; at most limits::kMaxThreads
   CpuPath path = CpuPath::kPortable;
-  bool may_spin = true;  // false when the machine has fewer cores than threads of its teams
-  bool pin = false;  // bind worker i to the i-th allowed core after `first_core`; the constructing thread is worker 0
-  int first_core = 0;
+  bool may_spin = true;   // false when the machine has fewer cores than threads of its teams
+  std::vector<int> cpus;  // worker i is bound to the i-th, round and round; the constructing thread is worker 0
 };
 
 /// A team of threads that splits the work of one kernel after another. Used by one thread at a time.
@@ -24,7 +24,7 @@ class Stream final {
   /// Starts the team. A thread that the system refuses is done without and logged: the number of threads changes no
   /// result.
   explicit Stream(const StreamOptions& options);
-  /// Ends the team; gives the constructing thread the affinity back that it had before `pin`.
+  /// Ends the team; gives the constructing thread the affinity back that it had before it was bound.
   ~Stream();
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;

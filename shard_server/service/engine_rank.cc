@@ -1,47 +1,17 @@
 #include "shard_server/service/engine_rank.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "common/base/check.h"
 #include "common/base/limits.h"
 #include "common/base/log.h"
-#include "common/base/process.h"
 #include "common/base/units.h"
+#include "kernels/device/cores.h"
 #include "shard_server/collectives/bootstrap.h"
 #include "shard_server/collectives/registry.h"
 #include "shard_server/service/collective_plan.h"
 
 namespace krait::shard {
-namespace {
-
-/// Of a rank's part of the memory that is free before loading, less its weights, what states may take.
-constexpr double kStateShare = 0.4;
-
-/// Ranks of the model's parts: one where each rank holds the whole of it.
-int parts_of(const RankOptions& options) {
-  return options.whole_weights ? 1 : options.world;
-}
-int part_of(const RankOptions& options) {
-  return options.whole_weights ? 0 : options.rank;
-}
-
-}  // namespace
-
-Status share_host(RankOptions& options, const Checkpoint& checkpoint, std::span<const double> shares,
-                  int64_t host_ranks) {
-  const int64_t kernel_threads = host_ranks * options.threads;
-  options.threads_may_spin = kernel_threads <= allowed_cores();
-  options.collectives_may_spin = kernel_threads + 1 <= allowed_cores();
-  ASSIGN_OR_RETURN(const auto partition, make_partition(checkpoint.config(), parts_of(options), shares));
-  const int64_t weights = kept_bytes(checkpoint.plan(), partition, part_of(options), options.dtype);
-  // Memory is shared by the ranks of a host, addresses are this process's own.
-  const int64_t free_bytes = std::min(available_memory_bytes() / host_ranks, address_space_left_bytes());
-  const int64_t left = std::max<int64_t>(0, free_bytes - weights);
-  options.state_memory_bytes = static_cast<int64_t>(static_cast<double>(left) * kStateShare);
-  return {};
-}
-
 EngineRank::EngineRank(RankOptions options, std::shared_ptr<const Checkpoint> checkpoint, const Clock& clock)
     : options_(std::move(options)), checkpoint_(std::move(checkpoint)), clock_(clock) {}
 
@@ -60,7 +30,7 @@ Status EngineRank::form(const wire::Form& form, const std::atomic<bool>& leaving
   options.epoch = form.epoch;
   options.rank = options_.rank;
   options.world = options_.world;
-  ASSIGN_OR_RETURN(const auto partition, make_partition(checkpoint_->config(), parts_of(options_), form.shares));
+  ASSIGN_OR_RETURN(const auto partition, make_partition(checkpoint_->config(), options_.parts(), form.shares));
   options.order = partition.aligned ? collectives::ReduceOrder::kTree : collectives::ReduceOrder::kRankOrder;
   options.max_rows = limits::kLogitRowsPerPass;
   if (!options.algorithms->is_empty()) {
@@ -68,12 +38,12 @@ Status EngineRank::form(const wire::Form& form, const std::atomic<bool>& leaving
     options.stage_bytes = options.algorithms->most_stage_bytes();
   }
   options.max_width = checkpoint_->config().hidden_size;
-  options.may_spin = options_.collectives_may_spin;
+  options.may_spin = options_.may_spin;
   options.clock = &clock_;
   options.cancel = &leaving;
   if (options_.hub_of != nullptr) options.hub = options_.hub_of(bootstrap.name);
   std::optional<collectives::SubGroupRanks> sub;
-  if (const auto group = sub_group(checkpoint_->config(), partition, part_of(options_)))
+  if (const auto group = sub_group(checkpoint_->config(), partition, options_.part()))
     sub = {.first = group->first, .world = group->world, .index = group->index};
   ASSIGN_OR_RETURN(auto communicators, options_.whole_weights
                                            ? collectives::GroupCommunicators::form_alone(factory, options)
@@ -96,8 +66,8 @@ Status EngineRank::check_layout(const wire::Form& form) const {
 Result<wire::Ready> EngineRank::load(const wire::Load& load) {
   CHECK(form_.has_value());
   EngineOptions options;
-  options.rank = part_of(options_);
-  ASSIGN_OR_RETURN(options.partition, make_partition(checkpoint_->config(), parts_of(options_), form_->shares));
+  options.rank = options_.part();
+  ASSIGN_OR_RETURN(options.partition, make_partition(checkpoint_->config(), options_.parts(), form_->shares));
   if (options_.whole_weights) options.homes = {options_.rank, options_.world};
   options.dtype = options_.dtype;
   ASSIGN_OR_RETURN(options.codecs, codecs_of(*form_, checkpoint_->plan()));
@@ -106,7 +76,10 @@ Result<wire::Ready> EngineRank::load(const wire::Load& load) {
   // Through memory a sum is short beside what two smaller products cost.
   if (options_.may_overlap && communicators_->group().transport() == "tcp") options.overlap_rows = limits::kOverlapRows;
   options.stream.threads = options_.threads;
-  options.stream.may_spin = options_.threads_may_spin;
+  options.stream.may_spin = options_.may_spin;
+  options.stream.cpus = options_.cpus;
+  if (options_.node >= 0 && !kernels::prefer_node(options_.node))
+    log_warning("memory cannot be kept on NUMA node {}: the system refuses", options_.node);
   const auto path = kernels::cpu_path_from_name(form_->path);
   if (!path || *path > kernels::best_cpu_path()) {
     return Error{Errc::kUnsupported, fmt::format("this machine has no instruction path '{}'", form_->path), "path"};

@@ -6,8 +6,8 @@
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <span>
 #include <string>
+#include <vector>
 
 #include "common/base/clock.h"
 #include "common/weights/checkpoint.h"
@@ -25,19 +25,19 @@ struct RankOptions final {
   bool may_overlap = true;     // where sums travel between hosts, they do while half of the rows are computed
   DType dtype = DType::kF32;
   int threads = 1;
-  bool threads_may_spin = false;                       // where each has a core
-  bool collectives_may_spin = false;                   // where a core is left beside those
+  std::vector<int> cpus;                               // its threads are bound to these; none: they are not bound
+  int node = -1;                                       // its memory comes from there; -1: from anywhere
+  bool may_spin = false;                               // where each thread of the host's ranks has a core
   uint32_t slots = 0;                                  // 0: by memory
   int64_t state_memory_bytes = 0;                      // for slots == 0
   std::shared_ptr<collectives::TcpListener> listener;  // of rank 0, where the leader has an address for it
   std::shared_ptr<collectives::LoopbackHub> (*hub_of)(const std::string& name) = nullptr;  // loopback only
   std::function<void(Engine&)> on_load;                                                    // for tests: taps
-};
 
-/// What a rank may take of this host, which `host_ranks` ranks share: whether it spins, and the memory of its states.
-/// `options` has its rank, world, layout, dtype and threads. Errors are make_partition's.
-Status share_host(RankOptions& options, const Checkpoint& checkpoint, std::span<const double> shares,
-                  int64_t host_ranks);
+  /// Into how many parts the model is cut, and which of them is this rank's.
+  int parts() const { return whole_weights ? 1 : world; }
+  int part() const { return whole_weights ? 0 : rank; }
+};
 
 class EngineRank final : public RankModel {
  public:

@@ -20,6 +20,7 @@
 #include "kernels/device/cpu_path.h"
 #include "shard_server/collectives/tcp_socket.h"
 #include "shard_server/service/engine_rank.h"
+#include "shard_server/service/host_place.h"
 
 namespace krait::shard {
 namespace {
@@ -67,6 +68,12 @@ Status ShardDaemon::open() {
   if (options_.rank >= options_.world) {
     return Error{Errc::kInvalidArgument,
                  fmt::format("rank {} does not exist among {} ranks", options_.rank, options_.world), "rank"};
+  }
+  const int64_t host_ranks = std::max(options_.host_ranks, options_.world);
+  const int64_t host_index = options_.host_index < 0 ? options_.rank : options_.host_index;
+  if (host_index >= host_ranks) {
+    return Error{Errc::kInvalidArgument, fmt::format("{} does not exist among {} ranks", host_index, host_ranks),
+                 "host-index"};
   }
   RETURN_IF_ERROR(wire::check_group_name(options_.group));
   RETURN_IF_ERROR(wire::check_run_dir(options_.run_dir));
@@ -117,7 +124,7 @@ Status ShardDaemon::open() {
   rank.dtype = *dtype;
   rank.threads = static_cast<int>(options_.threads);
   rank.slots = static_cast<uint32_t>(options_.slots);
-  RETURN_IF_ERROR(share_host(rank, *checkpoint_, shares_, std::max(options_.host_ranks, options_.world)));
+  RETURN_IF_ERROR(share_host(rank, *checkpoint_, shares_, {host_ranks, host_index, options_.cpus}));
   rank.listener = listener_;
   auto engine_rank = std::make_unique<EngineRank>(rank, checkpoint_, clock_);
   worker_ = std::make_unique<RankWorker>(std::make_unique<RankExecutor>(join_.rank, std::move(engine_rank)),

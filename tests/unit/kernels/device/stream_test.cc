@@ -1,13 +1,14 @@
 #include "kernels/device/stream.h"
 
 #include <gtest/gtest.h>
-#include <sched.h>
 #include <time.h>
 
 #include <atomic>
 #include <chrono>
 #include <thread>
 #include <vector>
+
+#include "kernels/device/cores.h"
 
 namespace krait::kernels {
 namespace {
@@ -93,27 +94,17 @@ TEST(StreamTest, ParallelForCoversTheRangeOnceInGrains) {
   }
 }
 
-TEST(StreamTest, PinningBindsWorkersWithinTheAllowedCoresAndIsUndone) {
-  cpu_set_t before;
-  ASSERT_EQ(sched_getaffinity(0, sizeof(before), &before), 0);
+TEST(StreamTest, WorkersAreBoundToTheirCoresAndTheCallerIsReleased) {
+  const std::vector<int> before = allowed_cpus();
+  ASSERT_FALSE(before.empty());
   {
-    Stream stream({.threads = 3, .pin = true, .first_core = 1});
-    std::vector<int> cores(3, 0);
-    std::vector<int> allowed(3, 0);
-    stream.run([&](int worker) {
-      cpu_set_t mine;
-      sched_getaffinity(0, sizeof(mine), &mine);
-      cores[static_cast<size_t>(worker)] = CPU_COUNT(&mine);
-      cpu_set_t both;
-      CPU_AND(&both, &mine, &before);
-      allowed[static_cast<size_t>(worker)] = CPU_COUNT(&both);
-    });
-    EXPECT_EQ(cores, std::vector<int>(3, 1));
-    EXPECT_EQ(allowed, std::vector<int>(3, 1));
+    const int first = before.front(), last = before.back();
+    Stream stream({.threads = 3, .cpus = {last, first}});
+    std::vector<std::vector<int>> cores(3);
+    stream.run([&](int worker) { cores[static_cast<size_t>(worker)] = allowed_cpus(); });
+    EXPECT_EQ(cores, (std::vector<std::vector<int>>{{last}, {first}, {last}}));
   }
-  cpu_set_t after;
-  ASSERT_EQ(sched_getaffinity(0, sizeof(after), &after), 0);
-  EXPECT_TRUE(CPU_EQUAL(&before, &after));
+  EXPECT_EQ(allowed_cpus(), before);
 }
 
 TEST(StreamDeathTest, NestedUseIsAProgrammersError) {
