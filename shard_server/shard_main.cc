@@ -58,7 +58,7 @@ Result<bool> read_options(int argc, char** argv, Options& options) {
   settings.add("max-step-ms", s.max_step_ms, "time that prefill may fill a step up to", 0.1, 60'000);
   settings.section("Process");
   settings.add("threads", s.threads, "threads of this rank", 1, limits::kMaxThreads);
-  settings.add("cpus", s.cpus, "cores that they are bound to, as 0-3,8; none; auto: where ranks take most of the host");
+  settings.add("cpus", s.cpus, "cores they are bound to, as 0-3,8; or none; or auto: if most are taken");
   settings.add("drain-seconds", s.drain_seconds, "time for open sequences to end after SIGTERM", 0, 86'400);
   settings.add("watch-parent-pid", options.watch_parent_pid, "stop when this parent process is gone", 0, INT32_MAX);
   return settings.parse(argc, argv);
