@@ -67,13 +67,7 @@ void take_cores(RankOptions& options, const std::vector<kernels::Core>& cores) {
 Status share_host(RankOptions& options, const Checkpoint& checkpoint, std::span<const double> shares,
                   const HostPlace& place) {
   CHECK(place.index >= 0 && place.index < place.ranks);
-  const int64_t kernel_threads = place.ranks * options.threads;
-  options.may_spin = kernel_threads <= allowed_cores();
-  if (!options.may_spin) {
-    log_warning(
-        "{} threads of this host's ranks are more than the {} cores that they may use: they wait for each other",
-        kernel_threads, allowed_cores());
-  }
+  options.may_spin = place.ranks * options.threads <= allowed_cores();
   ASSIGN_OR_RETURN(const auto cores, choose_cores(place, options.threads));
   take_cores(options, cores);
   ASSIGN_OR_RETURN(const auto partition, make_partition(checkpoint.config(), options.parts(), shares));

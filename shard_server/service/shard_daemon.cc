@@ -125,6 +125,11 @@ Status ShardDaemon::open() {
   rank.threads = static_cast<int>(options_.threads);
   rank.slots = static_cast<uint32_t>(options_.slots);
   RETURN_IF_ERROR(share_host(rank, *checkpoint_, shares_, {host_ranks, host_index, options_.cpus}));
+  if (!rank.may_spin) {
+    log_warning(
+        "{} threads of this host's ranks are more than the {} cores that they may use: they wait for each other",
+        host_ranks * rank.threads, allowed_cores());
+  }
   rank.listener = listener_;
   auto engine_rank = std::make_unique<EngineRank>(rank, checkpoint_, clock_);
   worker_ = std::make_unique<RankWorker>(std::make_unique<RankExecutor>(join_.rank, std::move(engine_rank)),
