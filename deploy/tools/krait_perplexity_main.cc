@@ -53,7 +53,10 @@ Result<bool> read_options(int argc, char** argv, Options& o) {
 Result<std::vector<std::vector<int32_t>>> read_sequences(const Options& o, const Checkpoint& checkpoint) {
   ASSIGN_OR_RETURN(const auto tokenizer, tokenizer::load_model_tokenizer(checkpoint));
   if (tokenizer == nullptr) {
-    return Error{Errc::kNotFound, fmt::format("{} has no tokenizer.json", checkpoint.directory()), "model"};
+    return Error{
+        Errc::kNotFound,
+        fmt::format("{} has no tokenizer{}", checkpoint.directory(), checkpoint.gguf() == nullptr ? ".json" : ""),
+        "model"};
   }
   ASSIGN_OR_RETURN(const std::string text, read_text_file(o.text, limits::kMaxEncodeBytes));
   const auto tokens = tokenizer->encode(text, {.add_special_tokens = false});

@@ -188,6 +188,36 @@ def test_a_file_without_a_tokenizer_serves_token_ids(tmp_path):
         assert up.stop() == 0
 
 
+def tool_json(program, model, *options):
+    words = [BIN / program, "--model", model, "--json", *options]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_the_tools_take_such_files(demo_file, tmp_path):
+    text = tmp_path / "text"
+    text.write_text("Mr. Darcy was not sorry to have seen her at Rosings.<|endoftext|>Emma smiled.\n", encoding="utf-8")
+    # The demo model's folder holds bfloat16, so file and folder are one model.
+    for dtype in ("f32", "int8"):
+        options = ("--text", text, "--dtype", dtype)
+        file, folder = (tool_json("krait-perplexity", model, *options) for model in (demo_file, DEMO_MODEL))
+        assert file["sequences"] == 2 and file["tokens"] > 15
+        assert {**file, "seconds": 0, "tokens_per_s": 0} == {**folder, "seconds": 0, "tokens_per_s": 0}
+    report = tool_json("krait-bench", demo_file, "--prompt", "40", "--generate", "8", "--batch", "1,2", "--repeat", "1")
+    assert report["model"] == "austen"
+    assert [phase["phase"] for phase in report["phases"]] == ["prefill", "decode", "decode", "mixed"]
+
+
+def test_krait_perplexity_says_that_a_file_has_no_tokenizer(tmp_path):
+    config, tensors = read_folder(golden_model("mamba"))
+    path = write_gguf(tmp_path / "m.gguf", config, tensors)
+    (tmp_path / "text").write_text("Emma", encoding="utf-8")
+    words = [BIN / "krait-perplexity", "--model", path, "--text", tmp_path / "text"]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 1 and done.stderr == f"krait-perplexity: {path} has no tokenizer\n"
+
+
 def test_what_is_no_gguf_file_is_told_before_anything_is_built(tmp_path):
     (tmp_path / "m.gguf").write_text("{}", encoding="utf-8")
     done = run_up("--model", tmp_path / "m.gguf", "--", "true", build_first=True)
