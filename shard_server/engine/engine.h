@@ -106,7 +106,6 @@ class Engine final {
   BlockContext context(collectives::GroupCommunicators& communicators, int64_t first_row, PendingSum& sum);
   Status run_blocks(const Batch& batch, collectives::GroupCommunicators& communicators);
   Status run_shared(const wire::StepRun& run, collectives::GroupCommunicators& communicators);
-  Status bring_state(const wire::StepRun& run, collectives::Communicator& peers);
   Status run_layer(const Block& block, int32_t in_slot, collectives::GroupCommunicators& communicators);
   void tap_block(size_t block, int64_t floats) const;
   void digest_rows(Digest& digest) const;

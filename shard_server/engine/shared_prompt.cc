@@ -2,55 +2,77 @@
 // layer needs of the rows before it their last state only. So each rank takes a part of the rows through all layers,
 // one layer behind the rank before it, whose state of that layer it receives; the bits are those of one rank that reads
 // everything. P ranks and L layers need (L + P - 1) / (P L) of one rank's time.
+//
+// What earlier steps have read has left its states at the sequence's home, which is last: from there they go to whoever
+// is first, layer by layer and ahead of need.
 #include <algorithm>
+#include <deque>
 #include <utility>
 
 #include "shard_server/engine/engine.h"
 
 namespace krait::shard {
-
 namespace {
+
+constexpr size_t kLayersAhead = 4;
+static_assert(kLayersAhead < limits::kMaxPairMessages);
 
 int64_t bytes_of(const StateRange& range) {
   return range.floats * static_cast<int64_t>(sizeof(float));
 }
 
+/// Sends a slot's states to another rank, a few layers ahead of what this rank itself is about to overwrite.
+class StatesAhead final {
+ public:
+  /// To nobody if `to` is -1.
+  StatesAhead(collectives::Communicator& peers, int to, float* slot, std::span<const StateRange> layers)
+      : peers_(peers), to_(to), slot_(slot), layers_(layers) {}
+
+  /// Layer `layer` has been sent, and those after it are on their way.
+  Status keep_ahead_of(size_t layer) {
+    for (; to_ >= 0 && next_ < layers_.size() && next_ <= layer + kLayersAhead; ++next_) {
+      if (layers_[next_].floats == 0) continue;
+      ASSIGN_OR_RETURN(const auto ticket,
+                       peers_.begin_send(to_, bytes_of(layers_[next_]), slot_ + layers_[next_].first));
+      sent_.emplace_back(next_, ticket);
+    }
+    for (; !sent_.empty() && sent_.front().first <= layer; sent_.pop_front())
+      RETURN_IF_ERROR(peers_.finish(sent_.front().second));
+    return {};
+  }
+
+ private:
+  collectives::Communicator& peers_;
+  const int to_;
+  float* const slot_;
+  const std::span<const StateRange> layers_;
+  size_t next_ = 0;
+  std::deque<std::pair<size_t, collectives::Ticket>> sent_;
+};
+
 }  // namespace
 
-/// What the prompt's earlier rows left at home comes to whoever reads the first of these.
-Status Engine::bring_state(const wire::StepRun& run, collectives::Communicator& peers) {
+Status Engine::run_shared(const wire::StepRun& run, collectives::GroupCommunicators& communicators) {
+  const PromptPart part = prompt_part(homes_, run);
+  if (part.rows == 0) return {};
+  collectives::Communicator& peers = communicators.peers();
   const int home = homes_.of(run.sequence_slot);
   const int first = first_reader(homes_, run);
-  if (run.in_slot < 0 || first == home) return {};
-  float* const state = states_.slot(run.in_slot);
-  collectives::Ticket moved;
-  if (homes_.rank == home) {
-    ASSIGN_OR_RETURN(moved, peers.begin_send(first, states_.slot_bytes(), state));
-    return peers.finish(moved);
-  }
-  if (homes_.rank != first) return {};
-  ASSIGN_OR_RETURN(moved, peers.begin_recv(home, states_.slot_bytes(), state));
-  return peers.finish(moved);
-}
-
-Status Engine::run_shared(const wire::StepRun& run, collectives::GroupCommunicators& communicators) {
-  collectives::Communicator& peers = communicators.peers();
-  RETURN_IF_ERROR(bring_state(run, peers));
-  const PromptPart part = prompt_part(homes_, run);
+  const bool moves = run.in_slot >= 0 && first != home;
+  float* const slot = states_.slot(run.out_slot);
+  StatesAhead ahead(peers, moves && homes_.rank == home ? first : -1, slot, block_states_);
+  // From whom a layer's state comes: the rank before, or home.
+  const int from = moves && homes_.rank == first ? home : part.before;
   std::optional<collectives::Ticket> sent;
-  for (size_t b = 0; b < blocks_.size() && part.rows > 0; ++b) {
+  for (size_t b = 0; b < blocks_.size(); ++b) {
     const StateRange& range = block_states_[b];
-    float* const state = states_.slot(run.out_slot) + range.first;
-    const bool has_state = range.floats > 0;
-    if (has_state && part.before >= 0) {
-      ASSIGN_OR_RETURN(const auto came, peers.begin_recv(part.before, bytes_of(range), state));
-      RETURN_IF_ERROR(peers.finish(came));
-    }
-    RETURN_IF_ERROR(run_layer(*blocks_[b], part.before >= 0 ? run.out_slot : run.in_slot, communicators));
-    if (!has_state || part.after < 0) continue;
+    RETURN_IF_ERROR(ahead.keep_ahead_of(b));
+    if (range.floats > 0 && from >= 0) RETURN_IF_ERROR(peers.recv(from, bytes_of(range), slot + range.first));
+    RETURN_IF_ERROR(run_layer(*blocks_[b], from >= 0 ? run.out_slot : run.in_slot, communicators));
+    if (range.floats == 0 || part.after < 0) continue;
     // It travels while the next layer is computed.
     if (sent) RETURN_IF_ERROR(peers.finish(*sent));
-    ASSIGN_OR_RETURN(sent, peers.begin_send(part.after, bytes_of(range), state));
+    ASSIGN_OR_RETURN(sent, peers.begin_send(part.after, bytes_of(range), slot + range.first));
   }
   return sent ? peers.finish(*sent) : Status{};
 }
@@ -63,12 +85,13 @@ Status Engine::run_layer(const Block& block, int32_t in_slot, collectives::Group
     kernels::Run piece = runs_[0];
     piece.rows = static_cast<int32_t>(count);
     piece.in_slot = begin == 0 ? in_slot : piece.out_slot;
-    const Batch batch{
-        std::span(ids_).subspan(static_cast<size_t>(begin), static_cast<size_t>(count)), std::span(&piece, 1), {}, {}};
+    const Batch batch{.ids = std::span(ids_).subspan(static_cast<size_t>(begin), static_cast<size_t>(count)),
+                      .runs = std::span(&piece, 1)};
     PendingSum sum{sum_, std::nullopt};
     const BlockContext here = context(communicators, begin, sum);
     RETURN_IF_ERROR(block.start(here, batch));
     RETURN_IF_ERROR(block.complete(here, batch));
+    RETURN_IF_ERROR(communicators.peers().progress());  // states that are on their way
   }
   return {};
 }
