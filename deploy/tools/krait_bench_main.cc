@@ -17,7 +17,7 @@
 #include "deploy/tools/published_shapes.h"
 #include "deploy/tools/random_weights.h"
 #include "deploy/tools/run_tool.h"
-#include "shard_server/collectives/codec.h"
+#include "shard_server/service/collective_plan.h"
 
 namespace krait::tools {
 namespace {
@@ -37,6 +37,7 @@ struct Options final {
   std::string weights = "cut";
   int64_t prompt_ranks = 0;
   std::string load = "all";
+  std::string collectives_plan;
   int64_t ranks = 1;
   int64_t threads = 1;
   int64_t repeat = 3;
@@ -54,7 +55,8 @@ Result<bool> read_options(int argc, char** argv, Options& o) {
   settings.section("Group");
   settings.add("ranks", o.ranks, "ranks, as threads of this process", 1, limits::kMaxWorld);
   settings.add("threads", o.threads, "threads of each rank", 1, limits::kMaxThreads);
-  settings.add_choice("collectives", o.collectives, "how sums travel", collectives::codec_names());
+  settings.add_choice("collectives", o.collectives, "how sums travel", shard::sum_modes());
+  settings.add("collectives-plan", o.collectives_plan, "file of krait-tune; none: beside the model, for auto");
   settings.add("collectives-address", o.address,
                "where rank 0 listens, as 10.0.0.1:7100: TCP instead of shared memory");
   settings.add("network", o.networks, "network namespace of a rank (ip netns): once for each, rank 0's first");
@@ -182,12 +184,18 @@ Status bench(const Options& o) {
   LocalGroupOptions group_options;
   group_options.ranks = static_cast<int>(o.ranks);
   group_options.threads = static_cast<int>(o.threads);
-  group_options.codec = o.collectives;
   group_options.may_overlap = o.overlap == "auto";
   group_options.whole_weights = o.weights == "whole";
   group_options.prompt_ranks = static_cast<uint32_t>(o.prompt_ranks);
   group_options.address = o.address;
   group_options.networks = o.networks;
+  ASSIGN_OR_RETURN(const auto sums, shard::choose_sums({.mode = o.collectives,
+                                                        .plan_path = o.collectives_plan,
+                                                        .world = static_cast<uint32_t>(o.ranks),
+                                                        .dtype = o.dtype},
+                                                       *model.checkpoint));
+  group_options.codec = sums.codec;
+  group_options.plan = sums.plan;
   group_options.dtype = weight_type_from_name(o.dtype).value();
   group_options.slots =
       static_cast<uint32_t>(*std::max_element(batches.begin(), batches.end())) + static_cast<uint32_t>(kMixedPrompts);

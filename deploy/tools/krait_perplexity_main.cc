@@ -4,15 +4,14 @@
 #include <string>
 #include <vector>
 
-#include "common/base/file.h"
 #include "common/base/limits.h"
 #include "common/base/settings.h"
 #include "common/base/version.h"
 #include "common/weights/model_place.h"
-#include "coordinator/tokenizer/model_tokenizer.h"
 #include "deploy/tools/perplexity.h"
 #include "deploy/tools/run_tool.h"
-#include "shard_server/collectives/codec.h"
+#include "deploy/tools/text_sequences.h"
+#include "shard_server/service/collective_plan.h"
 
 namespace krait::tools {
 namespace {
@@ -23,6 +22,7 @@ struct Options final {
   std::string dtype = "f32";
   std::string against = "none";
   std::string collectives = "exact";
+  std::string collectives_plan;
   int64_t ranks = 1;
   int64_t threads = 1;
   int64_t context = 0;
@@ -44,33 +44,11 @@ Result<bool> read_options(int argc, char** argv, Options& o) {
   settings.section("Group");
   settings.add("ranks", o.ranks, "ranks, as threads of this process", 1, limits::kMaxWorld);
   settings.add("threads", o.threads, "threads of each rank", 1, limits::kMaxThreads);
-  settings.add_choice("collectives", o.collectives, "how sums travel", collectives::codec_names());
+  settings.add_choice("collectives", o.collectives, "how sums travel", shard::sum_modes());
+  settings.add("collectives-plan", o.collectives_plan, "file of krait-tune; none: beside the model, for auto");
   settings.section("Output");
   settings.add_flag("json", o.json, "as JSON");
   return settings.parse(argc, argv);
-}
-
-Result<std::vector<std::vector<int32_t>>> read_sequences(const Options& o, const Checkpoint& checkpoint) {
-  ASSIGN_OR_RETURN(const auto tokenizer, tokenizer::load_model_tokenizer(checkpoint));
-  if (tokenizer == nullptr) {
-    return Error{
-        Errc::kNotFound,
-        fmt::format("{} has no tokenizer{}", checkpoint.directory(), checkpoint.gguf() == nullptr ? ".json" : ""),
-        "model"};
-  }
-  ASSIGN_OR_RETURN(const std::string text, read_text_file(o.text, limits::kMaxEncodeBytes));
-  const auto tokens = tokenizer->encode(text, {.add_special_tokens = false});
-  if (!tokens.ok()) return Error{Errc::kCorrupt, fmt::format("{}: {}", o.text, tokens.error().message), o.text};
-  for (const int32_t token : *tokens) {
-    if (token < checkpoint.config().vocab_size) continue;
-    return Error{Errc::kCorrupt,
-                 fmt::format("{} has token {}; the model's vocabulary ends before it, at {}", o.text, token,
-                             checkpoint.config().vocab_size),
-                 o.text};
-  }
-  auto sequences = sequences_of(*tokens, checkpoint.config(), o.context);
-  if (!sequences.ok()) return Error{Errc::kCorrupt, fmt::format("{}: {}", o.text, sequences.error().message), o.text};
-  return sequences;
 }
 
 nlohmann::ordered_json json_of(const Options& o, size_t sequences, const Measured& measured) {
@@ -110,12 +88,18 @@ std::string words_of(const nlohmann::ordered_json& report) {
 Status measure(const Options& o) {
   ASSIGN_OR_RETURN(const ModelPlace place, find_model(o.model));
   ASSIGN_OR_RETURN(const auto checkpoint, Checkpoint::open(place.path));
-  ASSIGN_OR_RETURN(const auto sequences, read_sequences(o, *checkpoint));
+  ASSIGN_OR_RETURN(const auto sequences, read_sequences(o.text, *checkpoint, o.context));
   const SteadyClock clock;
   LocalGroupOptions options;
   options.ranks = static_cast<int>(o.ranks);
   options.threads = static_cast<int>(o.threads);
-  options.codec = o.collectives;
+  ASSIGN_OR_RETURN(const auto sums, shard::choose_sums({.mode = o.collectives,
+                                                        .plan_path = o.collectives_plan,
+                                                        .world = static_cast<uint32_t>(o.ranks),
+                                                        .dtype = o.dtype},
+                                                       *checkpoint));
+  options.codec = sums.codec;
+  options.plan = sums.plan;
   options.dtype = weight_type_from_name(o.dtype).value();
   ASSIGN_OR_RETURN(const auto group, LocalGroup::start(checkpoint, options, clock));
   Foreteller model(*group, clock);
@@ -124,6 +108,7 @@ Status measure(const Options& o) {
   if (o.against != "none") {
     options.dtype = weight_type_from_name(o.against).value();
     options.codec = "exact";
+    options.plan = {};
     ASSIGN_OR_RETURN(other_group, LocalGroup::start(checkpoint, options, clock));
     other.emplace(*other_group, clock);
   }
