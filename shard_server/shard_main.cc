@@ -43,7 +43,7 @@ Result<bool> read_options(int argc, char** argv, Options& options) {
   settings.add("metrics-host", options.metrics_host, "address of /metrics");
   settings.add("metrics-port", options.metrics_port, "port of /metrics; 0 picks one", 0, 65'535);
   settings.section("Collectives (rank 0's count for all)");
-  settings.add_choice("collectives", s.collectives, "how sums travel", shard::sum_modes());
+  settings.add_choice("collectives", s.collectives, "sums as", shard::sum_modes());
   settings.add("collectives-plan", s.collectives_plan,
                "file of krait-tune; none: the one beside the model, where --collectives is auto");
   settings.add("collectives-address", s.collectives_address,

@@ -55,7 +55,7 @@ Result<bool> read_options(int argc, char** argv, Options& o) {
   settings.section("Group");
   settings.add("ranks", o.ranks, "ranks, as threads of this process", 1, limits::kMaxWorld);
   settings.add("threads", o.threads, "threads of each rank", 1, limits::kMaxThreads);
-  settings.add_choice("collectives", o.collectives, "how sums travel", shard::sum_modes());
+  settings.add_choice("collectives", o.collectives, "sums as", shard::sum_modes());
   settings.add("collectives-plan", o.collectives_plan, "file of krait-tune; none: beside the model, for auto");
   settings.add("collectives-address", o.address,
                "where rank 0 listens, as 10.0.0.1:7100: TCP instead of shared memory");

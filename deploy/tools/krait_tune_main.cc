@@ -62,8 +62,8 @@ Result<bool> read_options(int argc, char** argv, Options& o) {
   settings.add("threads", o.threads, "threads of each rank", 1, limits::kMaxThreads);
   settings.add_choice("transport", o.transport, "between ranks of this host", {"shared_memory", "tcp"});
   settings.add("collectives-address", o.address,
-               "host:port of rank 0: measures between hosts, one process a rank, over TCP; none: this host alone");
-  settings.add("rank", o.rank, "this process, where there is such an address; only 0 has a model and writes", 0,
+               "host:port of rank 0: measures between hosts, a process a rank, over TCP; none: here alone");
+  settings.add("rank", o.rank, "this process, where there is an address; 0 has the model and writes", 0,
                limits::kMaxWorld - 1);
   settings.section("Output");
   settings.add("out", o.out, "the plan; none: where --collectives auto looks for it, beside the model");
