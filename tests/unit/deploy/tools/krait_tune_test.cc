@@ -7,9 +7,11 @@
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string>
+#include <thread>
 
 #include "common/weights/checkpoint.h"
 #include "deploy/tools/text_sequences.h"
+#include "shard_server/collectives/tcp_socket.h"
 #include "shard_server/service/collective_plan.h"
 #include "shard_server/service/plan_file.h"
 #include "tests/support/command.h"
@@ -118,6 +120,20 @@ TEST_F(KraitTune, WithoutABudgetOrATextSumsStayExact) {
                                    *Checkpoint::open(demo()).value())
                     .ok());
   }
+}
+
+TEST_F(KraitTune, ProcessesMeasureTogether) {
+  const std::string address = collectives::TcpListener::open("127.0.0.1:0").value()->address();
+  const std::string group = fmt::format("--ranks 2 --collectives-address {} ", address);
+  Outcome other;
+  std::thread rank_1([&] { other = test::run_command("krait-tune", group + "--rank 1"); });
+  const auto report = json_of("krait-tune", group + fmt::format("--out '{}'", out));
+  rank_1.join();
+  EXPECT_EQ(other.exit_code, 0) << other.err;
+  EXPECT_EQ(other.out, "") << "rank 0 has the figures";
+  EXPECT_EQ(report["transport"], "tcp");
+  EXPECT_GT(report["links"]["latency_us"], 0);
+  EXPECT_TRUE(shard::parse_plan_file(test::read_file(out), out).ok());
 }
 
 TEST_F(KraitTune, WhatCannotBeDoneIsSaid) {
