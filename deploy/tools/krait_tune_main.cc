@@ -32,6 +32,7 @@ struct Options final {
   std::string model;
   std::string dtype = "f32";
   std::string quality;
+  std::string check;
   double budget = 0.003;
   int64_t tokens = 4096;
   int64_t context = 0;
@@ -52,8 +53,9 @@ Result<bool> read_options(int argc, char** argv, Options& o) {
   settings.add_choice("dtype", o.dtype, "type of the weights in memory", weight_type_names());
   settings.section("Quality");
   settings.add("quality", o.quality, "file of UTF-8, to choose codecs by; none: all sums stay exact");
+  settings.add("check", o.check, "file of UTF-8 on which the plan must hold the budget; none: that of --quality");
   settings.add("budget", o.budget, "relative change of perplexity that a plan may make", 0, 1);
-  settings.add("tokens", o.tokens, "tokens of the text that are foretold, from its beginning", 16,
+  settings.add("tokens", o.tokens, "tokens of a text that are foretold, from its beginning", 16,
                limits::kMaxPromptTokens);
   settings.add("context", o.context, "tokens that are foretold from one beginning; 0: all of a document", 0,
                limits::kMaxPromptTokens);
@@ -95,14 +97,25 @@ std::vector<collectives::Codec> codecs_from(const CodecChoice& choice) {
   return codecs;
 }
 
+struct Texts final {
+  Sequences quality;
+  Sequences check;  // empty: the same
+};
+
+Result<Sequences> read_text(const Options& o, const std::string& path, const Checkpoint& checkpoint) {
+  if (path.empty()) return Sequences();
+  ASSIGN_OR_RETURN(auto sequences, read_sequences(path, checkpoint, o.context));
+  return first_tokens(std::move(sequences), o.tokens);
+}
+
 Result<QualityReport> measure_quality(const Options& o, const std::shared_ptr<const Checkpoint>& checkpoint,
-                                      const Sequences& sequences, const Clock& clock) {
+                                      const Texts& texts, const Clock& clock) {
   LocalGroupOptions options;
   options.ranks = static_cast<int>(o.ranks);
   options.threads = static_cast<int>(o.threads);
   options.dtype = weight_type_from_name(o.dtype).value();
   ASSIGN_OR_RETURN(const auto group, LocalGroup::start(checkpoint, options, clock));
-  ASSIGN_OR_RETURN(const auto quality, SumQuality::start(*group, sequences, clock));
+  ASSIGN_OR_RETURN(const auto quality, SumQuality::start(*group, texts.quality, clock));
   QualityReport report;
   report.sums = quality->sums();
   report.exact = quality->exact();
@@ -112,9 +125,14 @@ Result<QualityReport> measure_quality(const Options& o, const std::shared_ptr<co
     report.damages.push_back(std::move(damages));
   }
   const auto costs = costs_of(report.damages, checkpoint->config().hidden_size);
+  std::unique_ptr<SumQuality> other;
+  if (!texts.check.empty()) {
+    ASSIGN_OR_RETURN(other, SumQuality::start(*group, texts.check, clock));
+  }
+  SumQuality& judge = other != nullptr ? *other : *quality;
   double change = 0;
   const auto run = [&](const CodecChoice& choice) -> Result<double> {
-    ASSIGN_OR_RETURN(change, quality->perplexity_change(codecs_from(choice)));
+    ASSIGN_OR_RETURN(change, judge.perplexity_change(codecs_from(choice)));
     return std::abs(change);
   };
   ASSIGN_OR_RETURN(const VerifiedChoice verified, choose_verified(costs, o.budget, run));
@@ -170,11 +188,11 @@ Status tune(const Options& o) {
   ASSIGN_OR_RETURN(const auto checkpoint, Checkpoint::open(place.path));
   PlanOutput out(o.out.empty() ? shard::default_plan_path(*checkpoint, static_cast<uint32_t>(o.ranks)) : o.out);
   RETURN_IF_ERROR(out.check());
-  Sequences sequences;
-  if (!o.quality.empty()) {
-    ASSIGN_OR_RETURN(sequences, read_sequences(o.quality, *checkpoint, o.context));
-    sequences = first_tokens(std::move(sequences), o.tokens);
-  }
+  if (!o.check.empty() && o.quality.empty())
+    return Error{Errc::kInvalidArgument, "--check needs a --quality to choose by", "check"};
+  Texts texts;
+  ASSIGN_OR_RETURN(texts.quality, read_text(o, o.quality, *checkpoint));
+  ASSIGN_OR_RETURN(texts.check, read_text(o, o.check, *checkpoint));
   TuneReport report;
   report.out = out.path();
   report.transport = links.transport;
@@ -185,7 +203,7 @@ Status tune(const Options& o) {
   report.file.plan.algorithms = algorithms_from(report.links);
   report.file.plan.codecs_by_size = codecs_by_size_from(report.links);
   if (!o.quality.empty()) {
-    ASSIGN_OR_RETURN(report.quality, measure_quality(o, checkpoint, sequences, clock));
+    ASSIGN_OR_RETURN(report.quality, measure_quality(o, checkpoint, texts, clock));
   }
   const auto sums = shard::hidden_sums(checkpoint->plan());
   for (size_t sum = 0; sum < sums.size(); ++sum) {

@@ -58,6 +58,25 @@ TEST(FirstTokens, AreCountedOverSequences) {
   EXPECT_EQ(first_tokens(all, 1), (Sequences{{0, 1}}));
 }
 
+TEST_F(KraitTune, APlanMayBeCheckedOnATextThatItWasNotChosenBy) {
+  const std::string other = folder.path() + "/other.txt";
+  const std::string command =
+      fmt::format("xz --decompress --stdout '{}/held_out.txt.xz' | tail --bytes=5000 > '{}'", demo(), other);
+  ASSERT_EQ(std::system(command.c_str()), 0);
+  const auto report = json_of(
+      "krait-tune", fmt::format("--ranks 2 --quality '{}' --check '{}' --tokens 100000 --out '{}'", text, other, out));
+  ASSERT_TRUE(report.contains("quality"));
+  const auto perplexity = [&](const std::string& more) {
+    return json_of("krait-perplexity", fmt::format("--text '{}' --ranks 2 {}", other, more))["perplexity"]
+        .get<double>();
+  };
+  const double change = perplexity(fmt::format("--collectives auto --collectives-plan '{}'", out)) / perplexity("") - 1;
+  EXPECT_LE(std::abs(change), 0.003);
+  EXPECT_NEAR(change, report["quality"]["perplexity_change"].get<double>(), 1e-12);
+  const Outcome alone = test::run_command("krait-tune", fmt::format("--model '{}' --check '{}'", demo(), other));
+  EXPECT_NE(alone.err.find("--quality"), std::string::npos) << alone.err;
+}
+
 // krait-perplexity runs the plan anew, by the file alone.
 TEST_F(KraitTune, APlanHoldsItsBudget) {
   for (const int ranks : {2, 4}) {
