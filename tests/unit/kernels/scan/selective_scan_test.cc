@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
 
 #include "tests/unit/kernels/kernel_test_util.h"
 
@@ -268,6 +269,39 @@ TEST(SelectiveScan, StepSizesBeyondTheThresholdOfSoftplus) {
   Problem p = before;
   selective_scan(*make_stream(best_cpu_path()), p.args(runs));
   EXPECT_LT(worst_error(before, p, runs), 1e-5);
+}
+
+TEST(SelectiveScan, StepsThatForgetTheStateAmongThoseThatDoNot) {
+  // Some tiles have products dt * a far below the least exponent, or just at it, or infinite ones, the next has none.
+  constexpr int32_t kRows = 64;
+  Problem before(48, 16, kRows, 1, 62);
+  const auto raw = [&](int64_t row, int64_t channel) -> float& {
+    return before.dt_raw[static_cast<size_t>(row * before.stride + channel)];
+  };
+  raw(3, 0) = 60.0f;
+  raw(20, 17) = 1e30f;
+  raw(21, 5) = std::numeric_limits<float>::infinity();
+  before.dt_bias[40] = 0.0f;
+  for (int64_t n = 0; n < 16; ++n)
+    before.a[static_cast<size_t>((2 * 16 + n) * 16 + 8)] = -1.0f;  // of channel 40
+  for (int64_t row = 32; row < 48; ++row)
+    raw(row, 40) = 125.0f + 0.125f * static_cast<float>(row - 32);
+  const Runs runs = {{0, kRows, 0, 0}};
+  Problem first = before;
+  for (const CpuPath path : runnable_paths()) {
+    Problem p = before;
+    selective_scan(*make_stream(path), p.args(runs));
+    if (path == CpuPath::kPortable) first = p;
+    EXPECT_EQ(different_bits(first.out, p.out), 0) << cpu_path_name(path);
+    EXPECT_EQ(different_bits(first.state, p.state), 0) << cpu_path_name(path);
+  }
+  before.dt_raw[static_cast<size_t>(50 * before.stride + 2)] = std::numeric_limits<float>::quiet_NaN();
+  Problem p = before;
+  selective_scan(*make_stream(best_cpu_path()), p.args(runs));
+  for (int64_t row = 0; row < kRows; ++row) {
+    EXPECT_EQ(std::isnan(p.out[static_cast<size_t>(row * p.stride + 2)]), row >= 50) << row;
+    EXPECT_EQ(p.out[static_cast<size_t>(row * p.stride + 3)], first.out[static_cast<size_t>(row * p.stride + 3)]);
+  }
 }
 
 TEST(BlockedLayout, ThereAndBack) {
