@@ -15,10 +15,10 @@
 namespace krait::kernels {
 namespace {
 
-constexpr int64_t kStepBytes = 256;        // of a panel: 64 cells of 4 bytes
-constexpr int64_t kBlockBytes = 2 * kMiB;  // of activations that stay near while panels pass by
-constexpr int64_t kFewGroups = 3;          // that many of few_rows: the weights still come from memory
-constexpr int64_t kMinBlockGroups = 8;     // row groups that a panel serves once it has been read
+constexpr int64_t kStepBytes = 256;          // of a panel: 64 cells of 4 bytes
+constexpr int64_t kBlockBytes = 384 * kKiB;  // of activations that stay near the core while panels pass by
+constexpr int64_t kFewGroups = 3;            // that many of few_rows: the weights still come from memory
+constexpr int64_t kMinBlockGroups = 16;      // row groups that a panel serves once it has been read
 // Below these, waking the team costs more than it saves: about a microsecond of work.
 constexpr int64_t kInlineCost = 2048;        // tiles' cost times k
 constexpr int64_t kInlineRoundings = 16384;  // activations
