@@ -173,6 +173,7 @@ void serve_until_stopped(const Options& options, const std::atomic<int>& stop_re
 
 Status serve(const Options& options) {
   init_log("coordinator", LogLevel::kInfo);
+  give_large_buffers_back();
   std::atomic<int> stop_requests = 0;
   const StopWatch watch(options.watch_parent_pid, [&] { ++stop_requests; });
   ASSIGN_OR_RETURN(const int connections, connections_within(raise_descriptor_limit(), limits::kMaxConnections));

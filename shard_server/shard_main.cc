@@ -66,6 +66,7 @@ Result<bool> read_options(int argc, char** argv, Options& options) {
 
 Status serve(const Options& options) {
   init_log(fmt::format("shard {}/{}", options.shard.group, options.shard.rank), LogLevel::kInfo);
+  give_large_buffers_back();
   std::atomic<int> stop_requests = 0;
   const StopWatch watch(options.watch_parent_pid, [&] { ++stop_requests; });
   ASSIGN_OR_RETURN([[maybe_unused]] const int peers,

@@ -1,5 +1,6 @@
 #include "common/base/process.h"
 
+#include <malloc.h>
 #include <pthread.h>
 #include <sched.h>
 #include <sys/prctl.h>
@@ -30,6 +31,7 @@ namespace krait {
 namespace {
 
 constexpr int64_t kParentPollNs = 200 * kMs;
+constexpr int kLargeBufferBytes = 1 * kMiB;
 
 sigset_t stop_signals() {
   sigset_t set;
@@ -168,6 +170,12 @@ int64_t available_memory_bytes(const MemoryFiles& files) {
     if (folder.empty()) return available;
     folder.resize(folder.find_last_of('/') == std::string::npos ? 0 : folder.find_last_of('/'));
   }
+}
+
+void give_large_buffers_back() {
+#if defined(__GLIBC__)
+  mallopt(M_MMAP_THRESHOLD, kLargeBufferBytes);
+#endif
 }
 
 int64_t address_space_left_bytes() {

@@ -49,6 +49,10 @@ struct MemoryFiles final {
 /// leaves, if that is less. File pages that the kernel may drop count as free.
 int64_t available_memory_bytes(const MemoryFiles& files = {});
 
+/// From now on a large buffer's memory (1 MiB and more) is the system's again as soon as it is freed. By default the
+/// allocator keeps it for the next one: a prompt of a million tokens would hold the place of the message it came in.
+void give_large_buffers_back();
+
 /// Bytes of addresses that this process may still map (ulimit -v); the most there can be where nothing limits them.
 int64_t address_space_left_bytes();
 
