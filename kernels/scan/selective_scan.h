@@ -31,9 +31,10 @@ struct SelectiveScanArgs final {
   int64_t b_stride = 0;
   const float* c = nullptr;  // [rows][c_stride], N used
   int64_t c_stride = 0;
-  const float* a = nullptr;  // [C16 / 16][N][16]: -exp(A_log) / ln 2
-  const float* d = nullptr;  // [C16]
-  float* state = nullptr;    // [slots][slot_stride]; each slot begins with [C16 / 16][N][16]
+  const float* a = nullptr;          // [C16 / 16][N][16]: -exp(A_log) / ln 2
+  const float* d = nullptr;          // [C16]
+  const float* out_scale = nullptr;  // [C16]: a factor of each channel's gate; null: none
+  float* state = nullptr;            // [slots][slot_stride]; each slot begins with [C16 / 16][N][16]
   int64_t slot_stride = 0;
   float* out = nullptr;  // [rows][out_stride]; may be x, z or dt_raw itself (with the same stride)
   int64_t out_stride = 0;

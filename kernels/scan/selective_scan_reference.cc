@@ -39,7 +39,8 @@ void scan_channel(const SelectiveScanArgs& args, const Run& run, int64_t channel
       sum[n % 2] += args.c[t * args.c_stride + n] * state;
     }
     const float y = (sum[0] + sum[1]) + args.d[channel] * x;
-    args.out[t * args.out_stride + channel] = y * silu(args.z[t * args.z_stride + channel]);
+    const float scale = args.out_scale == nullptr ? 1 : args.out_scale[channel];
+    args.out[t * args.out_stride + channel] = y * (silu(args.z[t * args.z_stride + channel]) * scale);
     for (const Tap& tap : args.taps) {
       if (tap.row == t) save(tap.slot);
     }

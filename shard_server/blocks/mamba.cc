@@ -35,6 +35,7 @@ struct MambaWeights final {
   float* dt_bias = nullptr;           // [P]
   float* a = nullptr;                 // [P / 16][N][16]
   float* d = nullptr;                 // [P]
+  const float* out_scale = nullptr;   // [P], or null
   PackedMatrix out_proj;              // [H][C]
   float* out_proj_bias = nullptr;     // [H]
 };
@@ -148,6 +149,7 @@ void MambaBlock::scan(const BlockContext& context, const Batch& batch, size_t in
   args.b_stride = args.c_stride = head.stride;
   args.a = w_.a + part.offset * mixer_.state_size;
   args.d = w_.d + part.offset;
+  if (w_.out_scale != nullptr) args.out_scale = w_.out_scale + part.offset;
   args.state = context.states.base() + state_.ssm_offset + part.offset * mixer_.state_size;
   args.slot_stride = context.states.slot_stride();
   args.out = dt.data;
@@ -238,7 +240,6 @@ Status load_channels(const BlockSource& source, const ChannelLayout& layout, Mam
   }
   ASSIGN_OR_RETURN(w.dt_bias, loader.vector(spec("dt_proj.bias"), padded, places));
   ASSIGN_OR_RETURN(w.a, load_a(source, layout));
-  ASSIGN_OR_RETURN(w.d, loader.vector(spec("D"), padded, places));
   return {};
 }
 
@@ -256,7 +257,10 @@ Result<MambaWeights> load_weights(const BlockSource& source, const ChannelLayout
     ASSIGN_OR_RETURN(auto dt_proj, loader.matrix(spec("dt_proj.weight"), 1, rows));
     w.dt_proj.push_back(dt_proj);
   }
-  ASSIGN_OR_RETURN(w.out_proj, loader.matrix(spec("out_proj.weight"), partition.leaves()));
+  ASSIGN_OR_RETURN(const auto skip, loader.skip(spec("D"), layout.padded(), partition.leaves(), layout.places()));
+  w.d = skip.weight;
+  w.out_scale = skip.out_scale;
+  ASSIGN_OR_RETURN(w.out_proj, loader.matrix(spec("out_proj.weight"), partition.leaves(), {.factors = skip.factors}));
   if (source.config.mixer.use_bias) {
     ASSIGN_OR_RETURN(w.out_proj_bias, loader.vector(spec("out_proj.bias"), source.config.hidden_size));
   }

@@ -14,7 +14,7 @@ namespace {
 
 constexpr int64_t kBufferMemoryBytes = 24 * kMiB;  // for rows of a step, where max_rows is not given
 constexpr uint32_t kLeastRows = 64;
-constexpr int kNumericsVersion = 2;           // raised when a kernel changes bits
+constexpr int kNumericsVersion = 3;           // raised when a kernel changes bits
 constexpr std::string_view kExact = "exact";  // SumCodecs::name() where nothing is rounded
 
 /// What all blocks together need for that many rows.

@@ -186,6 +186,21 @@ Result<LoadedNorm> WeightLoader::norm(const TensorSpec& spec, int64_t padded, in
   return norm;
 }
 
+Result<LoadedSkip> WeightLoader::skip(const TensorSpec& spec, int64_t padded, int leaves,
+                                      std::span<const int64_t> places) {
+  ASSIGN_OR_RETURN(auto all, values(spec));
+  LoadedSkip skip;
+  ASSIGN_OR_RETURN(skip.weight, lay_out(all, padded, places));
+  if (!kernels::is_quantized(dtype_)) return skip;
+  auto factors = smoothing_factors(all, leaves);
+  if (std::all_of(factors.begin(), factors.end(), [](float factor) { return factor == 1; })) return skip;
+  for (size_t i = 0; i < all.size(); ++i)
+    all[i] = 1 / factors[i];  // powers of two: exact
+  ASSIGN_OR_RETURN(skip.out_scale, lay_out(all, padded, places));
+  skip.factors = std::move(factors);
+  return skip;
+}
+
 Result<std::vector<float>> WeightLoader::decays(const BlockPlan& plan) {
   if (const TensorSpec* stored = plan.find("A")) return values(*stored);
   ASSIGN_OR_RETURN(auto a, values(tensor_of(plan, "A_log")));

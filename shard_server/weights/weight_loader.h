@@ -43,6 +43,13 @@ struct LoadedNorm final {
   std::vector<float> factors;  // of each k of those matrices, for MatrixRows; empty: none
 };
 
+/// D of a mixer's channels, and what of it the matrix that reads their outputs has to make up for (smoothing.h).
+struct LoadedSkip final {
+  float* weight = nullptr;           // [padded]: D as it is
+  const float* out_scale = nullptr;  // [padded]: to multiply the outputs by; null: all are 1
+  std::vector<float> factors;        // of each k of that matrix, for MatrixRows; empty: none
+};
+
 /// Reads a row at a time and converts on the way, so that a rank's peak is what it keeps, plus a row of each thread.
 /// Matrices and vectors live in the arena; the stream's threads share the rows of a matrix.
 class WeightLoader final {
@@ -66,6 +73,10 @@ class WeightLoader final {
   /// A norm's weights, laid out as vector() does. In quantized types what stands out of its group is moved into the
   /// matrices; their k is cut into `leaves`.
   Result<LoadedNorm> norm(const TensorSpec& spec, int64_t padded, int leaves, std::span<const int64_t> places = {});
+
+  /// D of a mixer, laid out as vector() does. In quantized types a channel whose D stands out of its group gives
+  /// smaller outputs and the columns of out_proj, whose k is cut into `leaves`, make up for it.
+  Result<LoadedSkip> skip(const TensorSpec& spec, int64_t padded, int leaves, std::span<const int64_t> places = {});
 
   /// A whole local tensor, float32 row-major, not in the arena: for what a block rearranges before it keeps it.
   Result<std::vector<float>> values(const TensorSpec& spec);

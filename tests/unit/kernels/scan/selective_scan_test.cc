@@ -165,6 +165,39 @@ INSTANTIATE_TEST_SUITE_P(Shapes, SelectiveScanShapes,
                            return fmt::format("c{}_n{}", std::get<0>(info.param), std::get<1>(info.param));
                          });
 
+TEST(SelectiveScan, AFactorOfAChannelScalesItsOutputsAndNothingElse) {
+  const Runs runs = {{0, 9, -1, 0}, {9, 1, 1, 1}, {10, 2, 2, 3}};
+  for (const int64_t state_size : {5, 16}) {
+    const Problem before(43, state_size, 20, 6, 12);
+    std::vector<float> scale;
+    for (int64_t channel = 0; channel < before.padded; ++channel)
+      scale.push_back(std::exp2(static_cast<float>(channel % 7) - 4));  // powers of two: the product is exact
+    Problem expected = before;
+    selective_scan(*make_stream(CpuPath::kPortable), expected.args(runs));
+    for (int64_t row = 0; row < 12; ++row) {
+      for (int64_t channel = 0; channel < before.padded; ++channel)
+        expected.out[static_cast<size_t>(row * before.stride + channel)] *= scale[static_cast<size_t>(channel)];
+    }
+    for (const CpuPath path : runnable_paths()) {
+      Problem p = before;
+      auto args = p.args(runs);
+      args.out_scale = scale.data();
+      selective_scan(*make_stream(path, 2), args);
+      EXPECT_EQ(different_bits(expected.out, p.out), 0) << cpu_path_name(path);
+      EXPECT_EQ(different_bits(expected.state, p.state), 0) << cpu_path_name(path);
+    }
+    Problem plain = before, reference = before;
+    selective_scan_reference(plain.args(runs));
+    auto args = reference.args(runs);
+    args.out_scale = scale.data();
+    selective_scan_reference(args);
+    for (int64_t i = 0; i < 12 * before.stride; ++i) {
+      const auto channel = static_cast<size_t>(std::min(i % before.stride, before.padded - 1));
+      EXPECT_EQ(reference.out[static_cast<size_t>(i)], plain.out[static_cast<size_t>(i)] * scale[channel]);
+    }
+  }
+}
+
 class SelectiveScanStates : public testing::TestWithParam<int64_t> {};
 
 TEST_P(SelectiveScanStates, AnyCutIntoCallsGivesTheSameBits) {
