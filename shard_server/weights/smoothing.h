@@ -2,8 +2,8 @@
 //
 // Activations are quantized by groups of neighbours. Where one channel of a norm is many times its neighbours, it alone
 // decides the group's scale, and they are left a few levels. The same factor, taken out of the norm and put into the
-// columns of the matrices that read it, changes no product; as a power of two it is exact in float32. What is said here of
-// a norm also goes for D of Mamba-1's channels and out_proj: there the scan's outputs are scaled.
+// columns of the matrices that read it, changes no product; as a power of two it is exact in float32. What is said here
+// of a norm also goes for D of Mamba-1's channels and out_proj: there the scan's outputs are scaled.
 #pragma once
 
 #include <span>
