@@ -124,7 +124,7 @@ class Scheduler final {
     int64_t rows = 0;
     int64_t prompt_rows = 0;
     bool shared = false;  // by ranks that hold the whole model
-    bool lone = false;  // prefill alone, and longer than a step with decode rows may be
+    bool lone = false;    // prefill alone, and longer than a step with decode rows may be
     std::vector<PlannedRun> runs;
   };
 

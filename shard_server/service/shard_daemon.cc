@@ -64,25 +64,29 @@ Result<std::unique_ptr<ShardDaemon>> ShardDaemon::start(ShardOptions options, co
 
 ShardDaemon::~ShardDaemon() = default;
 
-Status ShardDaemon::open() {
+Status ShardDaemon::check_options() {
   if (options_.rank >= options_.world) {
     return Error{Errc::kInvalidArgument,
                  fmt::format("rank {} does not exist among {} ranks", options_.rank, options_.world), "rank"};
   }
-  const int64_t host_ranks = std::max(options_.host_ranks, options_.world);
-  const int64_t host_index = options_.host_index < 0 ? options_.rank : options_.host_index;
-  if (host_index >= host_ranks) {
-    return Error{Errc::kInvalidArgument, fmt::format("{} does not exist among {} ranks", host_index, host_ranks),
-                 "host-index"};
+  host_place_ = {.ranks = std::max(options_.host_ranks, options_.world),
+                 .index = options_.host_index < 0 ? options_.rank : options_.host_index,
+                 .cpus = options_.cpus};
+  if (host_place_.index >= host_place_.ranks) {
+    return Error{Errc::kInvalidArgument,
+                 fmt::format("{} does not exist among {} ranks", host_place_.index, host_place_.ranks), "host-index"};
   }
   RETURN_IF_ERROR(wire::check_group_name(options_.group));
   RETURN_IF_ERROR(wire::check_run_dir(options_.run_dir));
   ASSIGN_OR_RETURN(shares_, parse_shares(options_.shares));
-  const bool whole = options_.weights == "whole";
-  if (whole && !shares_.empty()) {
+  if (options_.weights == "whole" && !shares_.empty()) {
     return Error{Errc::kInvalidArgument, "--shares cuts a model, and --weights whole leaves it whole", "shares"};
   }
   ASSIGN_OR_RETURN(prompt_ranks_, parse_prefill_split(options_.prefill_split));
+  return {};
+}
+
+Status ShardDaemon::open_model() {
   ASSIGN_OR_RETURN(const ModelPlace model, find_model(options_.model));
   ASSIGN_OR_RETURN(checkpoint_, Checkpoint::open(model.path));
   if (const auto& fields = checkpoint_->config().unknown_fields; !fields.empty()) {
@@ -90,6 +94,12 @@ Status ShardDaemon::open() {
   }
   model_name_ = options_.served_model_name;
   if (model_name_.empty()) model_name_ = model.name;
+  return {};
+}
+
+Status ShardDaemon::open() {
+  RETURN_IF_ERROR(check_options());
+  RETURN_IF_ERROR(open_model());
   join_.incarnation = random_u64();
   join_.rank = static_cast<uint32_t>(options_.rank);
   join_.world = static_cast<uint32_t>(options_.world);
@@ -115,20 +125,24 @@ Status ShardDaemon::open() {
                      blame_option("collectives-address", collectives::resolve_address(options_.collectives_address)));
     ASSIGN_OR_RETURN(listener_, blame_option("collectives-address", collectives::TcpListener::open(address)));
   }
+  return start_worker();
+}
+
+Status ShardDaemon::start_worker() {
   RankOptions rank;
   rank.rank = static_cast<int>(options_.rank);
   rank.world = static_cast<int>(options_.world);
-  rank.whole_weights = whole;
+  rank.whole_weights = options_.weights == "whole";
   const std::optional<DType> dtype = weight_type_from_name(options_.dtype);
   CHECK(dtype.has_value());  // the settings take no other
   rank.dtype = *dtype;
   rank.threads = static_cast<int>(options_.threads);
   rank.slots = static_cast<uint32_t>(options_.slots);
-  RETURN_IF_ERROR(share_host(rank, *checkpoint_, shares_, {host_ranks, host_index, options_.cpus}));
+  RETURN_IF_ERROR(share_host(rank, *checkpoint_, shares_, host_place_));
   if (!rank.may_spin) {
     log_warning(
         "{} threads of this host's ranks are more than the {} cores that they may use: they wait for each other",
-        host_ranks * rank.threads, allowed_cores());
+        host_place_.ranks * rank.threads, allowed_cores());
   }
   rank.listener = listener_;
   auto engine_rank = std::make_unique<EngineRank>(rank, checkpoint_, clock_);

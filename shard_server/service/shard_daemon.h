@@ -14,6 +14,7 @@
 #include "common/weights/checkpoint.h"
 #include "common/wire/messages.h"
 #include "shard_server/service/collective_plan.h"
+#include "shard_server/service/host_place.h"
 #include "shard_server/service/rank_worker.h"
 #include "shard_server/service/shard_loop.h"
 #include "shard_server/service/shard_metrics.h"
@@ -59,13 +60,17 @@ class ShardDaemon final {
 
  private:
   ShardDaemon(ShardOptions options, const Clock& clock) : options_(std::move(options)), clock_(clock) {}
+  Status check_options();
+  Status open_model();
   Status open();
+  Status start_worker();
   LoopOptions loop_options() const;
   std::vector<wire::Message> take_answers();
 
   const ShardOptions options_;
   const Clock& clock_;
   std::shared_ptr<const Checkpoint> checkpoint_;
+  HostPlace host_place_;
   uint32_t prompt_ranks_ = 0;
   std::vector<double> shares_;
   GroupSums sums_;  // rank 0 only

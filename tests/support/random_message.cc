@@ -261,7 +261,8 @@ class Filler final {
     list(pages, limits::kMaxSequencePages, [this](int32_t& page) { number(page, 0, limits::kMaxKvPages - 1); });
   }
   void fill(StepRun& value) {
-    auto& [in_slot, out_slot, sequence_slot, first_position, token_list, sample, prompt_logprobs, next_token, ranks] = value;
+    auto& [in_slot, out_slot, sequence_slot, first_position, token_list, sample, prompt_logprobs, next_token, ranks] =
+        value;
     number(in_slot, -1, limits::kMaxSlots - 1);
     slot(out_slot);
     slot(sequence_slot);

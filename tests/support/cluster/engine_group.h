@@ -24,7 +24,7 @@ struct EngineGroupOptions final {
   uint32_t max_rows = 0;
   int64_t overlap_rows = 0;
   bool whole_weights = false;  // of every rank
-  uint32_t slot_pages = 32;  // of keys and values that a slot's sequence may use, in models that have some
+  uint32_t slot_pages = 32;    // of keys and values that a slot's sequence may use, in models that have some
   kernels::CpuPath path = kernels::best_cpu_path();
   std::vector<double> shares;
 };
