@@ -23,13 +23,14 @@ class Bench:
         self._defaults = {"--prompt": str(options.prompt), "--repeat": str(options.repeat)}
 
     def measure_shape(self, shape, links, modes):
-        """One record for each mode at each link and without one, and those of one rank."""
+        """One record for each mode at each link and without one, and those of one rank. Links are texts of --links."""
         records = []
         long_alone = {}  # by the mode's size of prompt: too long to be measured again for each link
-        for link in [MEMORY, *links]:
+        for text in [MEMORY, *links]:
+            link = text if text is MEMORY else _gbit(text, records)
             alone = {}
-            for name, text in modes:
-                options = shlex.split(text)
+            for name, mode_options in modes:
+                options = shlex.split(mode_options)
                 sizes = tuple(self._sizes(options).items())
                 if self._sizes(options)["--prompt"] == self._defaults["--prompt"]:
                     known = alone
@@ -98,6 +99,19 @@ class Bench:
         if done.returncode != 0:
             raise SystemExit(f"links: {shlex.join(command)}: {done.stderr.strip()}")
         return json.loads(done.stdout)
+
+
+def _gbit(text, records):
+    """A link's speed: as it stands, or by what the mode's bytes are to take beside its computation."""
+    mode, colon, percent = text.partition(":")
+    if not colon:
+        return float(text)
+    for record in records:
+        if record["mode"] == mode and record["link_gbit"] is MEMORY:
+            share = float(percent) / 100
+            wire_s = share / (1 - share) / record["tokens_per_s"]
+            return round(record["sent_bytes_per_token"] * 8 / wire_s / 1e9, 3)
+    raise SystemExit(f"links: '{text}' names no mode that is measured")
 
 
 def _flat(sizes):

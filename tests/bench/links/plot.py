@@ -7,11 +7,12 @@ _WIDTH, _HEIGHT, _MARGIN, _LEGEND = 460, 320, 50, 150
 _COLOURS = ("#1b6ca8", "#d1495b", "#3a7d44", "#edae49", "#6a4c93", "#8d6e63", "#00798c", "#555555")
 
 
-def svg(records, links):
+def svg(records):
     """An SVG file's text."""
     shapes = list(dict.fromkeys(record["shape"] for record in records))
     modes = list(dict.fromkeys(record["mode"] for record in records if "times_one_rank" in record))
     linked = [record for record in records if record["link_gbit"] is not None and "times_one_rank" in record]
+    links = sorted({record["link_gbit"] for record in linked})
     top = max([2.0, *(record["times_one_rank"] for record in linked)]) * 1.05
     width = len(shapes) * _WIDTH + _LEGEND
     parts = [

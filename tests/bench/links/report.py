@@ -3,7 +3,7 @@
 _PAYS = 1.05  # times one rank's speed, below which nobody would take a second rank for it
 
 
-def table(records, links):
+def table(records):
     """Markdown."""
     lines = [
         "Tokens a second of a prompt alone, two ranks; in brackets how often one rank's speed, and the share of what was",
@@ -12,6 +12,7 @@ def table(records, links):
     ]
     for shape in _unique(record["shape"] for record in records):
         here = [record for record in records if record["shape"] == shape]
+        links = _unique(record["link_gbit"] for record in here if record["link_gbit"] is not None)
         lines += _shape_table(shape, here, links)
         lines += _where_it_pays(here, links)
     return "\n".join(lines) + "\n"
@@ -58,8 +59,21 @@ def _where_it_pays(records, links):
         here = [r for r in records if r["link_gbit"] == link and "times_one_rank" in r]
         paying = sorted((r for r in here if r["times_one_rank"] >= _PAYS), key=lambda r: -r["times_one_rank"])
         names = ", ".join(f"{r['mode']} ({r['times_one_rank']:.2f})" for r in paying) or "nothing"
-        lines.append(f"- What pays at {link:g} Gbit/s: {names}.")
+        lines.append(f"- What pays at {link:g} Gbit/s: {names}.{_small_wire(here, records)}")
     return [*lines, ""]
+
+
+def _small_wire(here, records):
+    """What fewer bytes and overlap gain together over bf16 with neither, beside the share that bf16's bytes could take."""
+    by_mode = {record["mode"]: record for record in here}
+    computed = [r for r in records if r["link_gbit"] is None and r["mode"] == "bf16"]
+    if not {"bf16", "int8, overlap"} <= by_mode.keys() or not computed:
+        return ""
+    plain = by_mode["bf16"]
+    wire_s = plain["sent_bytes_per_token"] * 8 / (plain["link_gbit"] * 1e9)
+    share = wire_s / (wire_s + 1 / computed[0]["tokens_per_s"])
+    gain = by_mode["int8, overlap"]["tokens_per_s"] / plain["tokens_per_s"]
+    return f" bf16's bytes are {share:.0%} of computation and wire; int8 with overlap is {gain:.2f} times bf16 without."
 
 
 def _unique(values):
