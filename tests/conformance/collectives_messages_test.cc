@@ -155,6 +155,29 @@ TEST_P(CollectivesMessages, MessagesAndSumsInFlightNeedNoCommonOrder) {
   }
 }
 
+// The sender begins the sum only when its message has gone, which is more than the ring holds: whoever waits for that
+// sum takes the message in meanwhile.
+TEST_P(CollectivesMessages, AWaitForASumTakesMessagesIn) {
+  if (world() == 1) return;
+  const Bytes message = message_of(6, 2'000'000);
+  for (const bool may_spin : {false, true}) {
+    Options group = options();
+    group.may_spin = may_spin;
+    expect_all_ok(run_ranks(make(), group, [&](Communicator& communicator) -> Status {
+      Bytes got(message.size());
+      Ticket letter;
+      if (communicator.rank() == 0) RETURN_IF_ERROR(send(communicator, 1, message));
+      if (communicator.rank() == 1) {
+        ASSIGN_OR_RETURN(letter, communicator.begin_recv(0, std::ssize(got), got.data()));
+      }
+      RETURN_IF_ERROR(communicator.barrier());
+      if (communicator.rank() != 1) return communicator.barrier();
+      RETURN_IF_ERROR(communicator.finish(letter));
+      return got == message ? communicator.barrier() : failed("the message");
+    }));
+  }
+}
+
 // A computing rank that only calls progress() lets the others end their sums, and has its own when it asks.
 TEST_P(CollectivesMessages, ProgressAloneBringsAnOperationToItsEnd) {
   constexpr int64_t kRows = 64, kWidth = 3000;
