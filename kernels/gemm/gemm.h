@@ -35,9 +35,27 @@
 
 namespace krait::kernels {
 
+/// Rows of activations as the products with weights of one type, k and leaves read them: rounded or quantized, or the
+/// rows themselves in f32.
+struct PreparedRows final {
+  const void* data = nullptr;
+  int64_t stride = 0;  // elements between rows; bytes for integers
+  int64_t m = 0;
+  DType dtype = DType::kF32;  // k and leaves, of the weights
+  int64_t k = 0;
+  int leaves = 0;
+
+  /// Whether a product with these weights may read them.
+  bool fit(const PackedMatrix& weights) const {
+    return weights.dtype == dtype && weights.k == k && weights.leaves == leaves;
+  }
+};
+
 struct GemmArgs final {
   const float* a = nullptr;  // [m][k], rows lda apart
   int64_t lda = 0;
+  const PreparedRows* prepared =
+      nullptr;  // the same rows, prepared for these weights; then a and workspace are not read
   int64_t m = 0;
   const PackedMatrix* weights = nullptr;
   float* out = nullptr;  // [m][column_end - column_begin], rows ldo apart; must not overlap a
@@ -49,12 +67,19 @@ struct GemmArgs final {
   std::span<std::byte> workspace;  // at least gemm_workspace_bytes(m, k, dtype); not used by another gemm meanwhile
 };
 
-/// Workspace for products of at most max_m rows: room for rounded activations; nothing in f32.
+/// Workspace for products, or room for prepared rows, of at most max_m rows: room for rounded activations; nothing in
+/// f32.
 int64_t gemm_workspace_bytes(int64_t max_m, int64_t k, DType dtype);
 
 /// "dot" where products of this path and type run on vdpbf16ps, which flushes sums below 2^-126 to zero, else "fma":
 /// part of what bits depend on.
 std::string_view gemm_arithmetic(CpuPath path, DType dtype);
+
+/// What a product with `weights` does to its m rows of `a` first, once for several products of the same rows. The rows
+/// are written to `room`, at least gemm_workspace_bytes(m, k, dtype), aligned to 64 bytes; in f32 they stay where they
+/// are.
+PreparedRows prepare_rows(Stream& stream, const float* a, int64_t lda, int64_t m, const PackedMatrix& weights,
+                          std::span<std::byte> room);
 
 /// The product. Allocates nothing.
 void gemm(Stream& stream, const GemmArgs& args);

@@ -37,12 +37,12 @@ int64_t workspace_stride(int64_t k, DType dtype) {
 /// a block.
 class TileList final {
  public:
-  TileList(const GemmArgs& args, const TileTable& table, const void* a, int64_t a_stride)
+  TileList(const GemmArgs& args, const TileTable& table, const PreparedRows& rows)
       : args_(args),
         weights_(*args.weights),
         table_(table),
-        a_(a),
-        a_stride_(a_stride),
+        a_(rows.data),
+        a_stride_(rows.stride),
         a_bytes_(table.activation_bytes),
         column_end_(args.column_end < 0 ? weights_.n : args.column_end),
         first_panel_(args.column_begin / kPanelColumns),
@@ -168,11 +168,11 @@ void check_args(const GemmArgs& args) {
   const int64_t column_end = args.column_end < 0 ? weights.n : args.column_end;
   CHECK_GE(args.m, 0);
   CHECK(args.column_begin >= 0 && args.column_begin <= column_end && column_end <= weights.n);
-  CHECK(args.m <= 1 || (args.lda >= weights.k && args.ldo >= column_end - args.column_begin));
+  CHECK(args.m <= 1 || args.ldo >= column_end - args.column_begin);
   CHECK_EQ(reinterpret_cast<uintptr_t>(weights.data) % 64, 0u);
-  if (weights.dtype != DType::kF32) {
-    CHECK_GE(static_cast<int64_t>(args.workspace.size()), gemm_workspace_bytes(args.m, weights.k, weights.dtype));
-    CHECK_EQ(reinterpret_cast<uintptr_t>(args.workspace.data()) % 64, 0u);
+  if (args.prepared != nullptr) {
+    CHECK(args.prepared->fit(weights));
+    CHECK_LE(args.m, args.prepared->m);
   }
 }
 
@@ -242,27 +242,37 @@ int64_t gemm_workspace_bytes(int64_t max_m, int64_t k, DType dtype) {
   return max_m * workspace_stride(k, dtype) * (is_quantized(dtype) ? 1 : 4);
 }
 
-void gemm(Stream& stream, const GemmArgs& args) {
+PreparedRows prepare_rows(Stream& stream, const float* a, int64_t lda, int64_t m, const PackedMatrix& weights,
+                          std::span<std::byte> room) {
+  CHECK(m <= 1 || lda >= weights.k);
+  PreparedRows rows{a, lda, m, weights.dtype, weights.k, weights.leaves};
+  const TileTable& table = tile_table(stream.path(), weights.dtype);
+  if (table.round == nullptr) return rows;
+  CHECK_GE(static_cast<int64_t>(room.size()), gemm_workspace_bytes(m, weights.k, weights.dtype));
+  CHECK_EQ(reinterpret_cast<uintptr_t>(room.data()) % 64, 0u);
+  rows.data = room.data();
+  rows.stride = workspace_stride(weights.k, weights.dtype);
+  const int64_t row_bytes = rows.stride * table.activation_bytes;
+  const auto round_rows = [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      table.round(a + row * lda, weights.leaves, weights.leaf_k(), weights.padded_leaf_k(),
+                  room.data() + row * row_bytes);
+    }
+  };
   const KernelTimer timer(stream, KernelKind::kGemm);
+  split(stream, m, m * weights.k < kInlineRoundings, round_rows);
+  return rows;
+}
+
+void gemm(Stream& stream, const GemmArgs& args) {
   check_args(args);
   const PackedMatrix& weights = *args.weights;
   if (args.m == 0 || args.column_begin == (args.column_end < 0 ? weights.n : args.column_end)) return;
-  const TileTable& table = tile_table(stream.path(), weights.dtype);
-  const void* a = args.a;
-  int64_t a_stride = args.lda;
-  if (table.round != nullptr) {
-    a = args.workspace.data();
-    a_stride = workspace_stride(weights.k, weights.dtype);
-    const int64_t row_bytes = a_stride * table.activation_bytes;
-    const auto round_rows = [&](int64_t begin, int64_t end) {
-      for (int64_t row = begin; row < end; ++row) {
-        table.round(args.a + row * args.lda, weights.leaves, weights.leaf_k(), weights.padded_leaf_k(),
-                    args.workspace.data() + row * row_bytes);
-      }
-    };
-    split(stream, args.m, args.m * weights.k < kInlineRoundings, round_rows);
-  }
-  const TileList tiles(args, table, a, a_stride);
+  const PreparedRows rows = args.prepared != nullptr
+                                ? *args.prepared
+                                : prepare_rows(stream, args.a, args.lda, args.m, weights, args.workspace);
+  const KernelTimer timer(stream, KernelKind::kGemm);
+  const TileList tiles(args, tile_table(stream.path(), weights.dtype), rows);
   const bool alone = tiles.cost() * weights.k < kInlineCost;
   split(stream, tiles.cost(), alone, [&](int64_t begin, int64_t end) { tiles.run(begin, end); });
 }

@@ -3,14 +3,17 @@
 #include <algorithm>
 #include <utility>
 
+#include "common/base/units.h"
 #include "kernels/conv/causal_conv1d.h"
 #include "kernels/norm/rms_norm.h"
 #include "kernels/pointwise/rows.h"
 
 namespace krait::shard {
+namespace {
 
-void product(const BlockContext& context, const Rows& a, int64_t rows, const kernels::PackedMatrix& weights,
-             const Rows& out, const float* bias, bool accumulate) {
+/// `prepared`: the rows of `a` prepared for these weights, or null.
+void multiply(const BlockContext& context, const Rows& a, const kernels::PreparedRows* prepared, int64_t rows,
+              const kernels::PackedMatrix& weights, const Rows& out, const float* bias, bool accumulate) {
   // Its failure is for finish to tell.
   if (context.sums_are_moving) static_cast<void>(context.communicator.progress());
   if (weights.n == 0) return;
@@ -23,6 +26,7 @@ void product(const BlockContext& context, const Rows& a, int64_t rows, const ker
   kernels::GemmArgs args;
   args.a = a.data;
   args.lda = a.stride;
+  args.prepared = prepared;
   args.m = rows;
   args.weights = &weights;
   args.out = out.data;
@@ -31,6 +35,30 @@ void product(const BlockContext& context, const Rows& a, int64_t rows, const ker
   args.bias = bias;
   args.workspace = context.gemm_workspace;
   kernels::gemm(context.stream, args);
+}
+
+}  // namespace
+
+void product(const BlockContext& context, const Rows& a, int64_t rows, const kernels::PackedMatrix& weights,
+             const Rows& out, const float* bias, bool accumulate) {
+  multiply(context, a, nullptr, rows, weights, out, bias, accumulate);
+}
+
+void product(const BlockContext& context, const SharedRows& a, int64_t rows, const kernels::PackedMatrix& weights,
+             const Rows& out, const float* bias, bool accumulate) {
+  const bool fit = a.prepared.fit(weights);
+  multiply(context, a.rows, fit ? &a.prepared : nullptr, rows, weights, out, bias, accumulate);
+}
+
+SharedRows share_rows(const BlockContext& context, const Rows& a, int64_t rows, const kernels::PackedMatrix& weights,
+                      float* room) {
+  const auto bytes = static_cast<size_t>(shared_floats(rows, weights)) * sizeof(float);
+  return {a, kernels::prepare_rows(context.stream, a.data, a.stride, rows, weights,
+                                   {reinterpret_cast<std::byte*>(room), bytes})};
+}
+
+int64_t shared_floats(int64_t max_rows, const kernels::PackedMatrix& weights) {
+  return ceil_div(kernels::gemm_workspace_bytes(max_rows, weights.k, weights.dtype), int64_t{sizeof(float)});
 }
 
 int64_t product_workspace_bytes(int64_t max_rows, std::span<const kernels::PackedMatrix* const> matrices) {

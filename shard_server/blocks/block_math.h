@@ -21,6 +21,20 @@ struct Rows final {
 void product(const BlockContext& context, const Rows& a, int64_t rows, const kernels::PackedMatrix& weights,
              const Rows& out, const float* bias = nullptr, bool accumulate = false);
 
+/// Rows that several products read: rounded or quantized once for all of them whose weights are of one type.
+struct SharedRows final {
+  Rows rows;
+  kernels::PreparedRows prepared;
+};
+
+/// Prepares `a`, which stays as it is, for products with `weights` and their like. `room` is of shared_floats().
+SharedRows share_rows(const BlockContext& context, const Rows& a, int64_t rows, const kernels::PackedMatrix& weights,
+                      float* room);
+int64_t shared_floats(int64_t max_rows, const kernels::PackedMatrix& weights);
+
+void product(const BlockContext& context, const SharedRows& a, int64_t rows, const kernels::PackedMatrix& weights,
+             const Rows& out, const float* bias = nullptr, bool accumulate = false);
+
 /// The workspace that the hungriest of these products needs.
 int64_t product_workspace_bytes(int64_t max_rows, std::span<const kernels::PackedMatrix* const> matrices);
 

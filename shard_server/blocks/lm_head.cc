@@ -35,7 +35,7 @@ void LmHead::logits(const BlockContext& context, std::span<const int32_t> rows, 
                                      .eps = norm_eps_,
                                      .out = normed,
                                      .out_stride = hidden_});
-  product(context, {normed, hidden_}, count, weights_, {local, vocabulary_.size()});
+  product(context, Rows{normed, hidden_}, count, weights_, {local, vocabulary_.size()});
 }
 
 Status LmHead::gather(const BlockContext& context, int64_t rows, const float* local, float* full) const {

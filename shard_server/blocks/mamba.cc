@@ -91,7 +91,8 @@ BlockNeeds MambaBlock::needs(int64_t max_rows) const {
   BlockNeeds needs;
   needs.sum_width = hidden_;
   needs.scratch_bytes = Scratch::bytes_of(max_rows * hidden_) + 3 * Scratch::bytes_of(max_rows * layout_.padded()) +
-                        Scratch::bytes_of(max_rows * dt_b_c_width());
+                        Scratch::bytes_of(max_rows * dt_b_c_width()) +
+                        Scratch::bytes_of(shared_floats(max_rows, w_.in_proj_x));
   std::vector<const PackedMatrix*> matrices{&w_.in_proj_x, &w_.out_proj};
   for (size_t part = 0; part < layout_.parts().size(); ++part) {
     matrices.push_back(&w_.x_proj[part]);
@@ -168,9 +169,11 @@ Status MambaBlock::start(const BlockContext& context, const Batch& batch) const 
   const Rows z{scratch.floats(rows * padded), padded};
   const Rows y{scratch.floats(rows * padded), padded};
   const Rows dt_b_c{scratch.floats(rows * dt_b_c_width()), dt_b_c_width()};
+  float* const room = scratch.floats(shared_floats(rows, w_.in_proj_x));
 
   mixer_input(context, follows_shared_, w_.norm, norm_eps_, hidden_, rows, u.data);
-  product(context, u, rows, w_.in_proj_x, x, w_.in_proj_x_bias);
+  const SharedRows input = share_rows(context, u, rows, w_.in_proj_x, room);
+  product(context, input, rows, w_.in_proj_x, x, w_.in_proj_x_bias);
   if (padded > 0) convolve(context, batch, x, {mixer_.conv_kernel, w_.conv, w_.conv_bias, state_.conv_offset});
   project_heads(context, rows, x, dt_b_c);
   collectives::Communicator& adders =
@@ -179,7 +182,7 @@ Status MambaBlock::start(const BlockContext& context, const Batch& batch) const 
   if (head_sum_ != PartSum::kNobody) {
     ASSIGN_OR_RETURN(small_sum, adders.begin_all_reduce(rows, dt_b_c.stride, dt_b_c.data, dt_b_c.data));
   }
-  product(context, u, rows, w_.in_proj_z, z, w_.in_proj_z_bias);
+  product(context, input, rows, w_.in_proj_z, z, w_.in_proj_z_bias);
   if (head_sum_ != PartSum::kNobody) RETURN_IF_ERROR(adders.finish(small_sum));
   norm_heads(context, rows, dt_b_c);
   for (size_t part = 0; part < layout_.parts().size(); ++part)

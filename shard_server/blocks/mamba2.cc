@@ -115,6 +115,7 @@ BlockNeeds Mamba2Block::needs(int64_t max_rows) const {
        {hidden_, shape_.layout.padded(), shape_.conv_width(), shape_.heads.size(), shape_.heads.size(), sums_width()}) {
     needs.scratch_bytes += Scratch::bytes_of(max_rows * width);
   }
+  needs.scratch_bytes += Scratch::bytes_of(shared_floats(max_rows, w_.in_proj_x));
   const std::vector<const PackedMatrix*> matrices{&w_.in_proj_z, &w_.in_proj_x,  &w_.in_proj_b,
                                                   &w_.in_proj_c, &w_.in_proj_dt, &w_.out_proj};
   needs.gemm_workspace_bytes = product_workspace_bytes(max_rows, matrices);
@@ -209,16 +210,18 @@ Status Mamba2Block::start(const BlockContext& context, const Batch& batch) const
   const Rows dt = buffer(shape_.heads.size());
   const Rows decay = buffer(shape_.heads.size());
   const Rows sums = one_group_ ? delta.from(hidden_) : buffer(sums_width());
+  float* const room = scratch.floats(shared_floats(rows, w_.in_proj_x));
   const float* xbc_bias = w_.in_proj_xbc_bias;
   const auto bias_from = [&](int64_t column) { return xbc_bias == nullptr ? nullptr : xbc_bias + column; };
 
   mixer_input(context, follows_shared_, w_.norm, norm_eps_, hidden_, rows, u.data);
   if (shape_.heads.size() > 0) {
-    product(context, u, rows, w_.in_proj_x, xbc, bias_from(0));
-    product(context, u, rows, w_.in_proj_b, xbc.from(shape_.b_column()), bias_from(shape_.b_column()));
-    product(context, u, rows, w_.in_proj_c, xbc.from(shape_.c_column()), bias_from(shape_.c_column()));
-    product(context, u, rows, w_.in_proj_dt, dt, w_.in_proj_dt_bias);
-    product(context, u, rows, w_.in_proj_z, z, w_.in_proj_z_bias);
+    const SharedRows input = share_rows(context, u, rows, w_.in_proj_x, room);
+    product(context, input, rows, w_.in_proj_x, xbc, bias_from(0));
+    product(context, input, rows, w_.in_proj_b, xbc.from(shape_.b_column()), bias_from(shape_.b_column()));
+    product(context, input, rows, w_.in_proj_c, xbc.from(shape_.c_column()), bias_from(shape_.c_column()));
+    product(context, input, rows, w_.in_proj_dt, dt, w_.in_proj_dt_bias);
+    product(context, input, rows, w_.in_proj_z, z, w_.in_proj_z_bias);
     convolve(context, batch, xbc, {shape_.mixer.conv_kernel, w_.conv, w_.conv_bias, state_.conv_offset});
     scan(context, batch, xbc, z, dt, decay);
   }

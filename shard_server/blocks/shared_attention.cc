@@ -53,8 +53,8 @@ class SharedAttentionBlock final : public Block {
   int64_t query_width() const { return heads() * shared_.head_dim; }
   int64_t key_width() const { return kv_range_.size() * shared_.head_dim; }
   int64_t adapter_width() const { return shared_.attention_adapters ? shared_.adapter_rank : 0; }
-  void project(const BlockContext& context, const Rows& a, int64_t rows, const Projection& projection, const Rows& low,
-               const Rows& out) const;
+  void project(const BlockContext& context, const SharedRows& a, int64_t rows, const Projection& projection,
+               const Rows& low, const Rows& out) const;
   void turn(const BlockContext& context, const Batch& batch, const Rows& x, int64_t heads) const;
   void attend(const BlockContext& context, const Batch& batch, const Rows& q, const Rows& k, const Rows& v,
               const Rows& out) const;
@@ -71,6 +71,7 @@ BlockNeeds SharedAttentionBlock::needs(int64_t max_rows) const {
   BlockNeeds needs;
   for (const int64_t width : {2 * hidden_, adapter_width(), query_width(), key_width(), key_width(), query_width()})
     needs.scratch_bytes += Scratch::bytes_of(max_rows * width);
+  needs.scratch_bytes += Scratch::bytes_of(shared_floats(max_rows, w_.q.weights));
   std::vector<const PackedMatrix*> matrices{&w_.o_proj};
   for (const Projection* projection : {&w_.q, &w_.k, &w_.v}) {
     matrices.insert(matrices.end(), {&projection->weights, &projection->adapter_a, &projection->adapter_b});
@@ -80,7 +81,7 @@ BlockNeeds SharedAttentionBlock::needs(int64_t max_rows) const {
   return needs;
 }
 
-void SharedAttentionBlock::project(const BlockContext& context, const Rows& a, int64_t rows,
+void SharedAttentionBlock::project(const BlockContext& context, const SharedRows& a, int64_t rows,
                                    const Projection& projection, const Rows& low, const Rows& out) const {
   product(context, a, rows, projection.weights, out);
   if (adapter_width() == 0) return;
@@ -128,6 +129,7 @@ Status SharedAttentionBlock::start(const BlockContext& context, const Batch& bat
   const Rows k = buffer(key_width());
   const Rows v = buffer(key_width());
   const Rows out = buffer(query_width());
+  float* const room = scratch.floats(shared_floats(rows, w_.q.weights));
   for (int64_t row = 0; row < rows; ++row) {
     std::copy_n(context.h + row * hidden_, hidden_, a.data + row * a.stride);
     std::copy_n(context.first + row * hidden_, hidden_, a.data + row * a.stride + hidden_);
@@ -141,9 +143,10 @@ Status SharedAttentionBlock::start(const BlockContext& context, const Batch& bat
                                      .out = a.data,
                                      .out_stride = a.stride});
   if (heads() > 0) {
-    project(context, a, rows, w_.q, low, q);
-    project(context, a, rows, w_.k, low, k);
-    project(context, a, rows, w_.v, low, v);
+    const SharedRows input = share_rows(context, a, rows, w_.q.weights, room);
+    project(context, input, rows, w_.q, low, q);
+    project(context, input, rows, w_.k, low, k);
+    project(context, input, rows, w_.v, low, v);
     attend(context, batch, q, k, v, out);
   }
   product(context, out, rows, w_.o_proj, {context.side, hidden_});

@@ -41,6 +41,7 @@ BlockNeeds SharedMlpBlock::needs(int64_t max_rows) const {
   needs.sum_width = hidden_;
   for (const int64_t width : {hidden_, w_.adapter_a.n, w_.gate_proj.n, w_.up_proj.n})
     needs.scratch_bytes += Scratch::bytes_of(max_rows * width);
+  needs.scratch_bytes += Scratch::bytes_of(shared_floats(max_rows, w_.gate_proj));
   const std::vector<const PackedMatrix*> matrices{&w_.gate_proj, &w_.adapter_a, &w_.gate_adapter_b, &w_.down_proj,
                                                   &w_.linear};
   needs.gemm_workspace_bytes = product_workspace_bytes(max_rows, matrices);
@@ -57,6 +58,7 @@ Status SharedMlpBlock::start(const BlockContext& context, const Batch& batch) co
   const Rows gate = buffer(w_.gate_proj.n);
   const Rows up = buffer(w_.up_proj.n);
   const Rows side{context.side, hidden_};
+  float* const room = scratch.floats(shared_floats(rows, w_.gate_proj));
   kernels::rms_norm(context.stream, {.rows = rows,
                                      .width = hidden_,
                                      .x = side.data,
@@ -65,10 +67,11 @@ Status SharedMlpBlock::start(const BlockContext& context, const Batch& batch) co
                                      .eps = norm_eps_,
                                      .out = u.data,
                                      .out_stride = hidden_});
-  product(context, u, rows, w_.gate_proj, gate);
-  product(context, u, rows, w_.up_proj, up);
+  const SharedRows input = share_rows(context, u, rows, w_.gate_proj, room);
+  product(context, input, rows, w_.gate_proj, gate);
+  product(context, input, rows, w_.up_proj, up);
   if (w_.adapter_a.n > 0) {
-    product(context, u, rows, w_.adapter_a, low);
+    product(context, input, rows, w_.adapter_a, low);
     product(context, low, rows, w_.gate_adapter_b, gate, nullptr, true);
     product(context, low, rows, w_.up_adapter_b, up, nullptr, true);
   }
@@ -81,7 +84,7 @@ Status SharedMlpBlock::start(const BlockContext& context, const Batch& batch) co
 
 Status SharedMlpBlock::complete(const BlockContext& context, const Batch& batch) const {
   RETURN_IF_ERROR(finish_hidden_sum(context));
-  product(context, {context.sum.rows, hidden_}, batch.rows(), w_.linear, {context.side, hidden_});
+  product(context, Rows{context.sum.rows, hidden_}, batch.rows(), w_.linear, {context.side, hidden_});
   return {};
 }
 

@@ -1,5 +1,6 @@
 // Every path gives the reference's bits, for every number of rows, cut of K, number of threads and range of columns.
 #include <cmath>
+#include <cstring>
 #include <limits>
 
 #include "common/base/units.h"
@@ -154,6 +155,29 @@ TEST(GemmTest, OddShapesAndThreads) {
                 << cpu_path_name(path) << " " << dtype_name(dtype) << " n " << n << " k " << k << " t " << threads;
           }
         }
+      }
+    }
+  }
+}
+
+TEST(GemmTest, PreparedRowsServeSeveralProductsWithTheirBits) {
+  constexpr int64_t kM = 23, kK = 136;
+  const auto a = random_values(kM * kK, 71);
+  const auto rows = random_values(80 * kK, 72);
+  for (const DType dtype : {DType::kF32, DType::kBF16, DType::kI8, DType::kI4}) {
+    const PackedWeights wide(rows, dtype, 80, kK, 2), narrow(rows, dtype, 17, kK, 2), other(rows, dtype, 17, kK, 1);
+    const Workspace workspace(gemm_workspace_bytes(kM, kK, dtype)), room(gemm_workspace_bytes(kM, kK, dtype));
+    for (const CpuPath path : paths_here()) {
+      Stream stream({.threads = 2, .path = path});
+      const PreparedRows prepared = prepare_rows(stream, a.data(), kK, kM, wide.matrix(), room.span());
+      EXPECT_FALSE(prepared.fit(other.matrix()));
+      for (const PackedWeights* weights : {&wide, &narrow}) {
+        const PackedMatrix& matrix = weights->matrix();
+        std::vector<float> out(static_cast<size_t>(kM * matrix.n), -1.0f);
+        gemm(stream, {.prepared = &prepared, .m = kM, .weights = &matrix, .out = out.data(), .ldo = matrix.n});
+        const std::vector<float> expected = product(stream, matrix, a, 0, kM, workspace);
+        EXPECT_TRUE(std::memcmp(out.data(), expected.data(), out.size() * sizeof(float)) == 0)
+            << weight_type_name(dtype) << " " << cpu_path_name(path);
       }
     }
   }
