@@ -93,10 +93,7 @@ void TcpSignals::publish(Counter which, const Operation& operation, uint32_t chu
 void TcpSignals::publish_sent(int to, int64_t pieces) {
   block_.sent(rank_, to).store(pieces, std::memory_order_relaxed);
   const uint32_t slot = pair_slot(pieces - 1);
-  Frame frame;
-  frame.which = Counter::kSent;
-  frame.step = pieces - 1;
-  frame.note = block_.pair_note(slot, rank_, to);
+  Frame frame{.which = Counter::kSent, .step = pieces - 1, .note = block_.pair_note(slot, rank_, to)};
   frame.bytes = piece_bytes(frame.note, block_.header().config);
   push(to, frame, block_.pair_stage(slot, rank_, to));
 }

@@ -21,6 +21,7 @@ struct Buffers {
 
 struct Kind {
   std::string name;
+  bool is_message = false;
   // This rank's part in it; nothing if it has none.
   std::function<Result<std::optional<Ticket>>(Communicator&, Buffers&)> begin;
 };
@@ -33,29 +34,30 @@ Result<std::optional<Ticket>> some(Result<Ticket> ticket) {
 std::vector<Kind> all_kinds(int victim) {
   std::vector<Kind> kinds;
   for (const Codec codec : {Codec::kFloat32, Codec::kInt8}) {
-    kinds.push_back({fmt::format("all_reduce {}", codec_entry(codec).name), [codec](Communicator& c, Buffers& b) {
-                       return some(c.begin_all_reduce(kRows, kWidth, b.in.data(), b.out.data(), {codec}));
-                     }});
+    kinds.push_back(
+        {fmt::format("all_reduce {}", codec_entry(codec).name), false, [codec](Communicator& c, Buffers& b) {
+           return some(c.begin_all_reduce(kRows, kWidth, b.in.data(), b.out.data(), {codec}));
+         }});
   }
-  kinds.push_back({"reduce_scatter", [](Communicator& c, Buffers& b) {
+  kinds.push_back({"reduce_scatter", false, [](Communicator& c, Buffers& b) {
                      return some(c.begin_reduce_scatter(kRows, kWidth, b.in.data(), b.out.data(), {}));
                    }});
-  kinds.push_back({"all_gather", [](Communicator& c, Buffers& b) {
+  kinds.push_back({"all_gather", false, [](Communicator& c, Buffers& b) {
                      return some(c.begin_all_gather(kCount * 4, b.in.data(), b.out.data()));
                    }});
-  kinds.push_back({"all_gather_rows", [](Communicator& c, Buffers& b) {
+  kinds.push_back({"all_gather_rows", false, [](Communicator& c, Buffers& b) {
                      const std::vector<int64_t> sizes(static_cast<size_t>(c.world()), kWidth * 4);
                      return some(c.begin_all_gather_rows(kRows, sizes, b.in.data(), b.out.data()));
                    }});
   for (const int root : {0, victim}) {
-    kinds.push_back({fmt::format("broadcast from {}", root), [root](Communicator& c, Buffers& b) {
+    kinds.push_back({fmt::format("broadcast from {}", root), false, [root](Communicator& c, Buffers& b) {
                        return some(c.begin_broadcast(root, kCount * 4, b.out.data()));
                      }});
   }
-  kinds.push_back({"barrier", [](Communicator& c, Buffers&) { return some(c.begin_barrier()); }});
+  kinds.push_back({"barrier", false, [](Communicator& c, Buffers&) { return some(c.begin_barrier()); }});
   for (const bool to_victim : {false, true}) {
     constexpr int64_t kBytes = 8 * kCount * 4;
-    kinds.push_back({to_victim ? "send" : "recv",
+    kinds.push_back({to_victim ? "send" : "recv", true,
                      [victim, to_victim](Communicator& c, Buffers& b) -> Result<std::optional<Ticket>> {
                        if (c.rank() != 0 && c.rank() != victim) return std::optional<Ticket>();
                        const int peer = c.rank() == 0 ? victim : 0;
@@ -100,6 +102,8 @@ TEST_P(CollectivesKinds, AFaultOfOneRankIsAnErrorOfTheOthers) {
       });
       for (int rank = 0; rank < victim; ++rank) {
         const Status& result = results[static_cast<size_t>(rank)];
+        // Beginning a message moves all of it where the other rank keeps up.
+        if (kind.is_message && fault == Fault::kLeavesHalfWay && result.ok()) continue;
         ASSERT_FALSE(result.ok()) << kind.name << ", fault " << static_cast<int>(fault) << ", rank " << rank;
         EXPECT_TRUE(result.error().code == Errc::kDeadlineExceeded || result.error().code == Errc::kUnavailable)
             << kind.name << ": " << to_string(result.error());
@@ -181,8 +185,9 @@ TEST_P(CollectivesKinds, SubGroupsAddAndSendAmongThemselves) {
         if (rank == sub.first) RETURN_IF_ERROR(both->sub()->send(1, sizeof told, &told));
         if (rank == sub.first + 1) RETURN_IF_ERROR(both->sub()->recv(0, sizeof told, &told));
         if (rank == sub.first + 1 && told != sub.first) return failed("the message");
+        // Who is lost to the group alone would be waited for in its sub-group; so nobody is before all have come here.
+        RETURN_IF_ERROR(both->group().barrier());
         if (rank == 0) both->abort("given up");
-        // The other sub-group's own sums are untouched; whatever all do together fails.
         return both->group().barrier();
       }();
     });
