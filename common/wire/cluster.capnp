@@ -197,6 +197,7 @@ struct Join {
   speed @8 :Float64;
   pid @9 :Int64;
   metricsPort @10 :UInt32;
+  wholeWeights @11 :Bool;
 }
 
 struct SumCodec {
@@ -230,8 +231,7 @@ struct Form {
   path @3 :Text;
   bootstrap @4 :Text;
   codec @5 :Text;
-  wholeWeights @6 :Bool;
-  plan @7 :CollectivePlan;
+  plan @6 :CollectivePlan;
 }
 
 struct Load {

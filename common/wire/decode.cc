@@ -177,6 +177,7 @@ static void get(schema::Join::Reader from, Join& to) {
   to.speed = finite("speed", from.getSpeed());
   to.pid = from.getPid();
   to.metrics_port = port(from.getMetricsPort());
+  to.whole_weights = from.getWholeWeights();
 }
 
 static void get(schema::Form::Reader from, Form& to) {
@@ -187,7 +188,6 @@ static void get(schema::Form::Reader from, Form& to) {
     finite("shares", share);
   to.path = name("path", from.getPath());
   to.codec = name("codec", from.getCodec());
-  to.whole_weights = from.getWholeWeights();
   to.bootstrap = name("bootstrap", from.getBootstrap());
   get(from.getPlan(), to.plan);
 }

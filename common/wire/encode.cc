@@ -190,6 +190,7 @@ static void put(schema::Join::Builder to, const Join& from) {
   to.setSpeed(from.speed);
   to.setPid(from.pid);
   to.setMetricsPort(from.metrics_port);
+  to.setWholeWeights(from.whole_weights);
 }
 
 static void put(schema::SumCodec::Builder to, const SumCodec& from) {
@@ -222,7 +223,6 @@ static void put(schema::Form::Builder to, const Form& from) {
   put_numbers(to.initShares(count(from.shares)), from.shares);
   to.setPath(text(from.path));
   to.setCodec(text(from.codec));
-  to.setWholeWeights(from.whole_weights);
   to.setBootstrap(text(from.bootstrap));
   put(to.initPlan(), from.plan);
 }

@@ -189,6 +189,7 @@ struct Join final {
   double speed = 1;         // relative, for uneven shares
   int64_t pid = 0;
   uint32_t metrics_port = 0;
+  bool whole_weights = false;  // it holds the whole model, and its own sequences
   friend bool operator==(const Join&, const Join&) = default;
 };
 
@@ -229,7 +230,6 @@ struct Form final {
   std::string path;            // instruction path that every rank runs
   std::string codec;           // that hidden sums travel in, where the plan says nothing else
   std::string bootstrap;       // how the communicator finds its peers (collectives/bootstrap.h)
-  bool whole_weights = false;  // every rank holds the whole model, and its own sequences
   CollectivePlan plan;
   friend bool operator==(const Form&, const Form&) = default;
 };

@@ -194,6 +194,8 @@ def parse(arguments):
     options = _parser().parse_args(arguments)
     options.command = command
     options.metrics_host = options.metrics_host or options.host
+    if options.prefill_split and options.prefill_split != "auto" and options.weights != "whole":
+        refuse(f"--prefill-split {options.prefill_split} is for ranks with --weights whole")
     if options.shares and options.weights == "whole":
         refuse("--shares cuts a model, and --weights whole leaves it whole")
     if options.shares and options.shares.count(",") + 1 != options.ranks:

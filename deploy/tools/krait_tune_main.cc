@@ -77,9 +77,9 @@ Result<LinkOptions> link_options(const Options& o) {
   LinkOptions links;
   links.transport = o.transport;
   links.world = static_cast<int>(o.ranks);
-  const bool is_alone = !o.address.empty();  // on its host, as far as it knows
-  links.may_spin = (is_alone ? 1 : o.ranks) * o.threads + 1 <= allowed_cores();
-  if (!is_alone) return links;
+  const bool between_hosts = !o.address.empty();
+  links.may_spin = (between_hosts ? 1 : o.ranks) * o.threads <= allowed_cores();
+  if (!between_hosts) return links;
   links.transport = "tcp";
   links.rank = static_cast<int>(o.rank);
   ASSIGN_OR_RETURN(links.address, blame_option("collectives-address", collectives::resolve_address(o.address)));

@@ -72,7 +72,6 @@ Status LocalGroup::load(const LocalGroupOptions& options) {
   form.world = static_cast<uint32_t>(options.ranks);
   form.path = kernels::cpu_path_name(kernels::best_cpu_path());
   form.codec = options.codec;
-  form.whole_weights = options.whole_weights;
   form.plan = options.plan;
   form.bootstrap = collectives::Bootstrap{address_.empty() ? "shared_memory" : "tcp",
                                           fmt::format("krait-tool-{}-{:016x}", getpid(), epoch_), address_}

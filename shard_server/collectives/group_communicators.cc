@@ -53,7 +53,8 @@ Result<std::unique_ptr<Communicator>> GroupCommunicators::form_inner(Communicato
   inner.name = fmt::format("{}.{}", options.name, suffix);
   inner.rank = options.rank - ranks.first;
   inner.world = ranks.world;
-  const Status found = meet(*group_, options, ranks, inner);
+  // All ranks meet where the group itself did.
+  const Status found = ranks.world == options.world ? Status{} : meet(*group_, options, ranks, inner);
   if (!found.ok()) {
     group_->abort(to_string(found.error()));
     return found.error();

@@ -17,7 +17,7 @@ struct SubGroupRanks final {
   int index = 0;  // among the sub-groups
 };
 
-/// A failure of either is a failure of both: no rank waits in the one for a peer that was lost in the other.
+/// abort() fails all of them, so that no rank waits in the one for a peer that was lost in another.
 class GroupCommunicators final {
  public:
   /// Forms the group's communicator with `options`, then the sub-group's and small() with the same ones. Errors are the

@@ -6,7 +6,7 @@
 // What earlier steps have read has left its states at the sequence's home, which is last: from there they go to whoever
 // is first, layer by layer and ahead of need.
 #include <algorithm>
-#include <deque>
+#include <array>
 #include <utility>
 
 #include "shard_server/engine/engine.h"
@@ -14,8 +14,9 @@
 namespace krait::shard {
 namespace {
 
-constexpr size_t kLayersAhead = 4;
-static_assert(kLayersAhead < limits::kMaxPairMessages);
+// The first reader is that far ahead of home.
+constexpr size_t kLayersAhead = limits::kMaxWorld - 1;
+static_assert(kLayersAhead + 1 <= limits::kMaxPairMessages);
 
 int64_t bytes_of(const StateRange& range) {
   return range.floats * static_cast<int64_t>(sizeof(float));
@@ -31,14 +32,12 @@ class StatesAhead final {
   /// Layer `layer` has been sent, and those after it are on their way.
   Status keep_ahead_of(size_t layer) {
     for (; to_ >= 0 && next_ < layers_.size() && next_ <= layer + kLayersAhead; ++next_) {
-      if (layers_[next_].floats == 0) continue;
-      ASSIGN_OR_RETURN(const auto ticket,
-                       peers_.begin_send(to_, bytes_of(layers_[next_]), slot_ + layers_[next_].first));
-      sent_.emplace_back(next_, ticket);
+      const StateRange& range = layers_[next_];
+      if (range.floats == 0) continue;
+      ASSIGN_OR_RETURN(sent_[next_ % sent_.size()], peers_.begin_send(to_, bytes_of(range), slot_ + range.first));
     }
-    for (; !sent_.empty() && sent_.front().first <= layer; sent_.pop_front())
-      RETURN_IF_ERROR(peers_.finish(sent_.front().second));
-    return {};
+    const auto sent = std::exchange(sent_[layer % sent_.size()], std::nullopt);
+    return sent ? peers_.finish(*sent) : Status{};
   }
 
  private:
@@ -47,7 +46,7 @@ class StatesAhead final {
   float* const slot_;
   const std::span<const StateRange> layers_;
   size_t next_ = 0;
-  std::deque<std::pair<size_t, collectives::Ticket>> sent_;
+  std::array<std::optional<collectives::Ticket>, kLayersAhead + 1> sent_;  // by layer, around
 };
 
 }  // namespace

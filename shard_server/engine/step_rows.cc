@@ -61,6 +61,8 @@ Status Engine::validate_rows(const wire::Step& step) const {
     const auto rows = std::max<int64_t>(1, static_cast<int64_t>(run.tokens.size()));
     all += rows;
     if (is_here(run)) here += rows;
+    const auto elsewhere = [&](int32_t slot) { return slot >= 0 && homes_.of(slot) != homes_.of(run.sequence_slot); };
+    if (elsewhere(run.in_slot) || elsewhere(run.out_slot)) return refuse("run of a slot that lives at another rank");
     if (run.ranks <= 1) continue;
     if (step.runs.size() > 1 || !step.taps.empty() || run.prompt_logprobs || kv_.pages() > 0 || run.out_slot < 0 ||
         (run.in_slot >= 0 && run.in_slot != run.out_slot) || run.out_slot != run.sequence_slot) {
@@ -75,6 +77,12 @@ Status Engine::validate_rows(const wire::Step& step) const {
   if (all == 0 || here > max_rows_) return refuse(fmt::format("{} rows, at most {} fit", here, max_rows_));
   for (const auto& tap : step.taps) {
     if (tap.row < 0 || tap.row >= all) return refuse("tap outside the batch");
+    int64_t end = 0;
+    const auto run = std::find_if(step.runs.begin(), step.runs.end(), [&](const auto& at) {
+      end += std::max<int64_t>(1, std::ssize(at.tokens));
+      return tap.row < end;
+    });
+    if (homes_.of(tap.slot) != homes_.of(run->sequence_slot)) return refuse("tap to a slot that lives at another rank");
   }
   return {};
 }

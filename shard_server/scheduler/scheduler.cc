@@ -1,6 +1,7 @@
 #include "shard_server/scheduler/scheduler.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <utility>
 
@@ -151,8 +152,9 @@ std::optional<wire::Step> Scheduler::plan() {
   plan_prefills(step, record);
   if (step.runs.empty()) return std::nullopt;
   step.step = record.step = next_step_++;
+  record.rank_rows = most_rows_of_a_rank(step, record);
   step.deadline_ms =
-      options_.least_step_deadline_ms + static_cast<int64_t>(kStepDeadlineFactor * cost_.expected_ms(record.rows));
+      options_.least_step_deadline_ms + static_cast<int64_t>(kStepDeadlineFactor * cost_.expected_ms(record.rank_rows));
   in_flight_.push_back(std::move(record));
   return step;
 }
@@ -168,7 +170,7 @@ void Scheduler::plan_decodes(wire::Step& step, InFlight& record) {
     run.sample = true;
     ++sequence->planned_generated;
     step.runs.push_back(std::move(run));
-    record.runs.push_back({sequence, true, false});
+    record.runs.push_back({sequence, sequence->slot, true, false});
     ++record.rows;
   }
 }
@@ -205,10 +207,21 @@ int64_t Scheduler::shared_rows() const {
   if (options_.prompt_ranks <= 1 || by_key_.size() != 1) return 0;
   const Sequence& only = *by_key_.begin()->second;
   const int64_t most = options_.prompt_ranks * limits::kSharedPromptRows;
-  const auto within_time = static_cast<int64_t>(limits::kSharedPromptMs / cost_.row_ms()) * options_.prompt_ranks;
-  const int64_t rows = std::min({int64_t{only.rows_left()}, most, within_time});
+  // What it costs is not known before a step has told.
+  const auto of_a_rank =
+      cost_.knows_rows() ? static_cast<int64_t>(limits::kSharedPromptMs / cost_.row_ms()) : limits::kLeastSharedRows;
+  const int64_t rows = std::min({int64_t{only.rows_left()}, most, of_a_rank * options_.prompt_ranks});
   const bool pays = rows >= options_.prompt_ranks * limits::kLeastSharedRows;
   return pays && !only.submit.sampling.prompt_logprobs ? rows : 0;
+}
+
+int64_t Scheduler::most_rows_of_a_rank(const wire::Step& step, const InFlight& record) const {
+  if (record.shared) return ceil_div(record.rows, int64_t{options_.prompt_ranks});
+  if (options_.homes.world == 1) return record.rows;
+  std::array<int64_t, limits::kMaxWorld> rows{};
+  for (const auto& run : step.runs)
+    rows[static_cast<size_t>(options_.homes.of(run.sequence_slot))] += std::max<int64_t>(1, std::ssize(run.tokens));
+  return *std::max_element(rows.begin(), rows.end());
 }
 
 /// A free slot of the rank with the fewest sequences.
@@ -257,7 +270,7 @@ void Scheduler::plan_prefill_of(const SequencePtr& sequence, wire::Step& step, I
   sequence->planned_tokens = end;
   run.sample = sequence->prefilled() && sequence->wants_tokens();
   if (run.sample) ++sequence->planned_generated;
-  record.runs.push_back({sequence, run.sample, run.prompt_logprobs});
+  record.runs.push_back({sequence, sequence->slot, run.sample, run.prompt_logprobs});
   step.runs.push_back(std::move(run));
   record.rows += rows;
   record.prompt_rows += rows;

@@ -116,12 +116,14 @@ class Scheduler final {
  private:
   struct PlannedRun final {
     SequencePtr sequence;
+    int32_t slot = -1;
     bool samples = false;  // brings one RowSample
     bool scores = false;   // brings one RowLogprobs
   };
   struct InFlight final {
     uint64_t step = 0;
     int64_t rows = 0;
+    int64_t rank_rows = 0;  // of the rank that computes most of them
     int64_t prompt_rows = 0;
     bool shared = false;  // by ranks that hold the whole model
     bool lone = false;    // prefill alone, and longer than a step with decode rows may be
@@ -133,6 +135,7 @@ class Scheduler final {
   void plan_prefills(wire::Step& step, InFlight& record);
   void plan_prefill_of(const SequencePtr& sequence, wire::Step& step, InFlight& record);
   int64_t shared_rows() const;
+  int64_t most_rows_of_a_rank(const wire::Step& step, const InFlight& record) const;
   int32_t best_slot() const;
   int32_t slot_beside(int32_t other) const;
   void admit(const SequencePtr& sequence, int32_t slot, std::span<const int32_t> shared_pages, wire::Step& step);
@@ -143,6 +146,7 @@ class Scheduler final {
   void take_token(Sequence& sequence);
   bool in_later_plan(const SequencePtr& sequence) const;
   Status check(const InFlight& record, const wire::StepDone& done) const;
+  Status check_slots(const InFlight& record, const wire::StepDone& done) const;
   std::vector<SequencePtr> sequences_of(const std::string& peer) const;
   void observe(const InFlight& record, const wire::StepDone& done);
   void end(const SequencePtr& sequence, wire::FinishReason reason, const Error& error = {});

@@ -27,6 +27,7 @@ void StepCost::observe(int64_t rows, double step_ms, bool lone) {
     const double row_ms = std::max(kLeastRowMs, factor * (step_ms - base_ms_) / static_cast<double>(rows));
     // A step that was slower than thought counts at once: the time between tokens is a promise, throughput is not.
     row_ms_ = row_ms > row_ms_ ? row_ms : row_ms_ + kSmoothing * (row_ms - row_ms_);
+    knows_rows_ = true;
   }
 }
 

@@ -23,6 +23,9 @@ class StepCost final {
   /// What a step of that many rows should take.
   double expected_ms(int64_t rows) const { return base_ms_ + static_cast<double>(rows) * row_ms_; }
 
+  /// Whether a row's cost was observed; before that it is a guess.
+  bool knows_rows() const { return knows_rows_; }
+
   double base_ms() const { return base_ms_; }
   double row_ms() const { return row_ms_; }
 
@@ -33,6 +36,7 @@ class StepCost final {
   double base_ms_ = 0;
   double row_ms_ = 0.5;
   bool has_base_ = false;
+  bool knows_rows_ = false;
 };
 
 }  // namespace krait::scheduler

@@ -47,7 +47,7 @@ wire::StepDone Scheduler::merge(std::vector<wire::StepDone> answers) const {
   if (options_.homes.world == 1 || in_flight_.empty()) return all;
   std::map<int32_t, size_t> places;
   for (const auto& run : in_flight_.front().runs)
-    places.emplace(run.sequence->slot, places.size());
+    places.emplace(run.slot, places.size());
   const auto place = [&](const auto& result) {
     const auto found = places.find(result.slot);
     return found == places.end() ? places.size() : found->second;
@@ -70,12 +70,26 @@ Status Scheduler::check(const InFlight& record, const wire::StepDone& done) cons
   const auto scores = std::count_if(record.runs.begin(), record.runs.end(), [](const auto& run) { return run.scores; });
   if (record.step == done.step && std::cmp_equal(samples, done.samples.size()) &&
       std::cmp_equal(scores, done.prompt_logprobs.size())) {
-    return {};
+    return check_slots(record, done);
   }
   return Error{Errc::kProtocol,
                fmt::format("step {} with {} samples and {} scored runs came where step {} with {} and {} was due",
                            done.step, done.samples.size(), done.prompt_logprobs.size(), record.step, samples, scores),
                ""};
+}
+
+Status Scheduler::check_slots(const InFlight& record, const wire::StepDone& done) const {
+  auto sample = done.samples.begin();
+  auto scores = done.prompt_logprobs.begin();
+  for (const auto& run : record.runs) {
+    for (const int32_t slot : {run.samples ? sample++->slot : run.slot, run.scores ? scores++->slot : run.slot}) {
+      if (slot == run.slot) continue;
+      return Error{
+          Errc::kProtocol,
+          fmt::format("step {} has results of slot {} where those of slot {} were due", done.step, slot, run.slot), ""};
+    }
+  }
+  return {};
 }
 
 Status Scheduler::step_done(const wire::StepDone& done) {
@@ -151,12 +165,8 @@ void Scheduler::observe(const InFlight& record, const wire::StepDone& done) {
   ++stats_.steps;
   stats_.prompt_tokens += static_cast<uint64_t>(record.prompt_rows);
   const double step_ms = static_cast<double>(done.timings.total_us) / 1e3;
-  // What a row costs one rank.
-  if (record.shared) {
-    stats_.shared_prompt_tokens += static_cast<uint64_t>(record.rows);
-  } else {
-    cost_.observe(record.rows, step_ms, record.lone);
-  }
+  if (record.shared) stats_.shared_prompt_tokens += static_cast<uint64_t>(record.rows);
+  cost_.observe(record.rank_rows, step_ms, record.lone);
   if (step_ms > 0) {
     const double speed = static_cast<double>(record.rows) / step_ms * 1e3;
     tokens_per_second_ += (tokens_per_second_ == 0 ? 1 : kSpeedSmoothing) * (speed - tokens_per_second_);

@@ -12,6 +12,7 @@
 #include "shard_server/service/collective_plan.h"
 
 namespace krait::shard {
+
 EngineRank::EngineRank(RankOptions options, std::shared_ptr<const Checkpoint> checkpoint, const Clock& clock)
     : options_(std::move(options)), checkpoint_(std::move(checkpoint)), clock_(clock) {}
 
@@ -21,7 +22,6 @@ Status EngineRank::form(const wire::Form& form, const std::atomic<bool>& leaving
   ASSIGN_OR_RETURN(const auto bootstrap, collectives::Bootstrap::parse(form.bootstrap));
   ASSIGN_OR_RETURN(const auto factory, collectives::find_collective(bootstrap.transport));
   RETURN_IF_ERROR(codecs_of(form, checkpoint_->plan()));
-  RETURN_IF_ERROR(check_layout(form));
   collectives::Options options;
   ASSIGN_OR_RETURN(options.algorithms, algorithms_of(form.plan));
   options.name = bootstrap.name;
@@ -52,15 +52,6 @@ Status EngineRank::form(const wire::Form& form, const std::atomic<bool>& leaving
   const std::scoped_lock lock(mutex_);
   communicators_ = std::move(communicators);
   return {};
-}
-
-Status EngineRank::check_layout(const wire::Form& form) const {
-  if (form.whole_weights == options_.whole_weights) return {};
-  const auto word = [](bool whole) { return whole ? "whole" : "cut"; };
-  return Error{Errc::kInvalidArgument,
-               fmt::format("rank {} was started with --weights {}, its leader with --weights {}", options_.rank,
-                           word(options_.whole_weights), word(form.whole_weights)),
-               "weights"};
 }
 
 Result<wire::Ready> EngineRank::load(const wire::Load& load) {

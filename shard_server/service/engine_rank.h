@@ -52,8 +52,6 @@ class EngineRank final : public RankModel {
   RankFigures figures() const override;
 
  private:
-  Status check_layout(const wire::Form& form) const;
-
   const RankOptions options_;
   const std::shared_ptr<const Checkpoint> checkpoint_;
   const Clock& clock_;

@@ -34,6 +34,9 @@ Result<std::vector<kernels::Core>> choose_cores(const HostPlace& place, int thre
   if (place.cpus != "auto") {
     if (place.cpus == "none") return std::vector<kernels::Core>();
     ASSIGN_OR_RETURN(auto cores, listed_cores(place.cpus, threads));
+    // Enough for all: each gets its own. Else the list is meant for this rank alone.
+    if (place.index >= 0 && std::cmp_greater_equal(cores.size(), place.ranks * threads))
+      return kernels::cores_of_rank(cores, place.ranks, place.index, threads);
     cores.resize(static_cast<size_t>(threads));
     return cores;
   }
@@ -41,7 +44,7 @@ Result<std::vector<kernels::Core>> choose_cores(const HostPlace& place, int thre
   const auto cpus = kernels::allowed_cpus();
   // A quota of processor time may be less than the cores.
   const int64_t cores = std::min<int64_t>(allowed_cores(), static_cast<int64_t>(cpus.size()));
-  if (kernel_threads > cores || 2 * kernel_threads <= cores) return std::vector<kernels::Core>();
+  if (place.index < 0 || kernel_threads > cores || 2 * kernel_threads <= cores) return std::vector<kernels::Core>();
   return kernels::cores_of_rank(kernels::find_cores(cpus), place.ranks, place.index, threads);
 }
 
@@ -66,7 +69,7 @@ void take_cores(RankOptions& options, const std::vector<kernels::Core>& cores) {
 
 Status share_host(RankOptions& options, const Checkpoint& checkpoint, std::span<const double> shares,
                   const HostPlace& place) {
-  CHECK(place.index >= 0 && place.index < place.ranks);
+  CHECK_LT(place.index, place.ranks);
   options.may_spin = place.ranks * options.threads <= allowed_cores();
   ASSIGN_OR_RETURN(const auto cores, choose_cores(place, options.threads));
   take_cores(options, cores);

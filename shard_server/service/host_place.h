@@ -13,7 +13,7 @@ namespace krait::shard {
 /// A rank among those of all groups on its host.
 struct HostPlace final {
   int64_t ranks = 1;
-  int64_t index = 0;          // 0 <= index < ranks, another one for each
+  int64_t index = 0;          // below ranks, another one for each; -1: not known
   std::string cpus = "auto";  // which cores its threads are bound to: auto, none, or a list as 0-3,8
 };
 

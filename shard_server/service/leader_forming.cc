@@ -11,6 +11,10 @@
 namespace krait::shard {
 namespace {
 
+std::string_view layout(const wire::Join& join) {
+  return join.whole_weights ? "whole" : "cut";
+}
+
 /// The best instruction path that all ranks have.
 std::string lowest_path(const std::vector<std::string>& paths) {
   auto lowest = kernels::CpuPath::kAvx512Bf16;
@@ -32,6 +36,7 @@ std::optional<Error> Leader::mismatch(const wire::Join& join) const {
   if (auto error = differs("protocol", join.protocol, self.protocol)) return error;
   if (auto error = differs("version", join.version, self.version)) return error;
   if (auto error = differs("world size", join.world, self.world)) return error;
+  if (auto error = differs("--weights", layout(join), layout(self))) return error;
   if (auto error = differs("dtype", join.dtype, self.dtype)) return error;
   return differs("model fingerprint", join.fingerprint, self.fingerprint);
 }
@@ -80,7 +85,6 @@ void Leader::form() {
   form_.path = lowest_path(paths);
   form_.codec = options_.codec;
   form_.plan = options_.plan;
-  form_.whole_weights = options_.whole_weights;
   form_.bootstrap =
       collectives::Bootstrap{options_.transport, fmt::format("{}-{:016x}", options_.group, epoch_), options_.address}
           .to_text();

@@ -113,7 +113,6 @@ Status read_algorithm(const Fields& fields, wire::SumAlgorithm& row) {
   return {};
 }
 
-/// Two objects of JSON for each codec's name and a number or two: names need no escapes but those of strings at large.
 std::string quoted(const std::string& text) {
   return Json(text).dump(-1, ' ', true, Json::error_handler_t::replace);
 }

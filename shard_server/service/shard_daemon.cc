@@ -69,9 +69,12 @@ Status ShardDaemon::check_options() {
     return Error{Errc::kInvalidArgument,
                  fmt::format("rank {} does not exist among {} ranks", options_.rank, options_.world), "rank"};
   }
-  host_place_ = {.ranks = std::max(options_.host_ranks, options_.world),
-                 .index = options_.host_index < 0 ? options_.rank : options_.host_index,
+  host_place_ = {.ranks = options_.host_ranks > 0 ? options_.host_ranks : options_.world,
+                 .index = options_.host_index,
                  .cpus = options_.cpus};
+  // Where other groups are on this host too, nobody else knows which of its ranks this one is.
+  if (host_place_.index < 0 && host_place_.ranks <= options_.world)
+    host_place_.index = options_.rank % host_place_.ranks;
   if (host_place_.index >= host_place_.ranks) {
     return Error{Errc::kInvalidArgument,
                  fmt::format("{} does not exist among {} ranks", host_place_.index, host_place_.ranks), "host-index"};
@@ -83,6 +86,9 @@ Status ShardDaemon::check_options() {
     return Error{Errc::kInvalidArgument, "--shares cuts a model, and --weights whole leaves it whole", "shares"};
   }
   ASSIGN_OR_RETURN(prompt_ranks_, parse_prefill_split(options_.prefill_split));
+  if (prompt_ranks_ != 0 && options_.weights != "whole") {
+    return Error{Errc::kInvalidArgument, "--prefill-split is for ranks with --weights whole", "prefill-split"};
+  }
   return {};
 }
 
@@ -108,6 +114,7 @@ Status ShardDaemon::open() {
   join_.dtype = options_.dtype;
   join_.path = kernels::cpu_path_name(kernels::best_cpu_path());
   join_.pid = getpid();
+  join_.whole_weights = options_.weights == "whole";
   registry_ = std::make_unique<metrics::Registry>(metrics::Process::kShard);
   shard_metrics_ = std::make_unique<ShardMetrics>(*registry_);
 
@@ -116,7 +123,7 @@ Status ShardDaemon::open() {
   if (options_.rank == 0) {
     ASSIGN_OR_RETURN(sums_, choose_sums({.mode = options_.collectives,
                                          .plan_path = options_.collectives_plan,
-                                         .world = join_.world,
+                                         .world = join_.whole_weights ? 1 : join_.world,
                                          .dtype = options_.dtype},
                                         *checkpoint_));
   }

@@ -24,10 +24,10 @@ namespace krait::shard {
 struct ShardOptions final {
   int64_t rank = 0;
   int64_t world = 1;
-  int64_t host_ranks = 0;       // ranks of all groups on this host, for memory, cores and spinning; at least world
-  int64_t host_index = -1;      // of this rank among them; -1: its number in the group
-  std::string cpus = "auto";    // to which its threads are bound: auto, none, a list (host_place.h)
-  std::string weights = "cut";  // or "whole": each rank holds all of the model, and its own sequences
+  int64_t host_ranks = 0;              // ranks of all groups on this host, for memory, cores and spinning; 0: world
+  int64_t host_index = -1;             // of this rank among them; -1: by its number in the group, if there is no other
+  std::string cpus = "auto";           // to which its threads are bound: auto, none, a list (host_place.h)
+  std::string weights = "cut";         // or "whole": each rank holds all of the model, and its own sequences
   std::string prefill_split = "auto";  // of whole weights: ranks that share a long prompt; auto: all, never: none
   std::string shares;  // one positive number a rank, with commas; rank 0's count for all. Empty: equal parts
   std::string group = "g0";

@@ -109,3 +109,14 @@ def test_fast_says_that_it_gives_the_contract_up(clusters):
     assert "-fastx2-" in fingerprint_and_ids(cluster)[0]
     log = pathlib.Path(cluster.process_of("shard", 0)["log"]).read_text(encoding="utf-8")
     assert "--collectives fast" in log
+
+
+@pytest.mark.parametrize("family, ranks", [("mamba", 2), ("mamba", 3), ("mamba2", 3), ("zamba2", 2)])
+def test_halves_of_a_prompt_that_take_turns_over_tcp_give_the_bits_of_shared_memory(clusters, family, ranks):
+    prompt = [1 + (5 * i * i) % 101 for i in range(300)]
+    fields = {"max_tokens": 8, "temperature": 0, "ignore_eos": True, "return_token_ids": True, "logprobs": 2}
+    answers = [
+        complete(clusters(family, ranks, *transport).url, prompt=prompt, **fields)["choices"][0] for transport in ((), TCP)
+    ]
+    assert answers[0]["token_ids"] == answers[1]["token_ids"]
+    assert answers[0]["logprobs"] == answers[1]["logprobs"]

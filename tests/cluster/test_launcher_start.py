@@ -127,6 +127,8 @@ def test_a_model_that_is_incomplete_is_refused_before_anything_is_built(tmp_path
         (["--"], "no command after --"),
         (["--ranks", "2", "--shares", "3,1,1"], "--shares 3,1,1: 3 numbers for 2 ranks"),
         (["--ranks", "1", "--shares", "3,1"], "--shares 3,1: 2 numbers for 1 rank "),
+        (["--prefill-split", "2"], "--prefill-split 2 is for ranks with --weights whole"),
+        (["--weights", "whole", "--shares", "3,1"], "--shares cuts a model"),
         (["--shares", "3"], "--shares 3: 1 number for 2 ranks"),
         (["--shares", "3,x"], "--shares: '3,x' is no list of numbers"),
         (["--shares", "3,1_0"], "--shares: '3,1_0' is no list of numbers"),

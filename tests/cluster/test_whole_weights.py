@@ -1,11 +1,15 @@
 """Ranks that hold the whole model each: sequences live at one of them, and a long prompt is read by all."""
 
 import concurrent.futures
+import os
+import signal
+import threading
+import time
 
 import pytest
 
-from launch import wait_for
-from rest import complete, metrics
+from launch import Up, wait_for
+from rest import Stream, complete, metrics, model_name, post
 
 WHOLE = ("--weights", "whole")
 # Over TCP every rank has a host's way of meeting the others; rank 0 listens where the system likes.
@@ -51,3 +55,25 @@ def test_nobody_shares_where_that_is_not_wanted(clusters):
 def test_every_family_runs_with_whole_weights(clusters, family):
     prompt = [1 + i % 97 for i in range(1500)]
     assert tokens_of(clusters(family, 2, *WHOLE), prompt) == tokens_of(clusters(family, 1), prompt)
+
+
+def test_a_rank_that_dies_in_a_shared_prompt_ends_it_with_an_error():
+    with Up("--ranks", 2, *WHOLE) as up:
+        up.wait_ready()
+        answers = []
+        fields = {"model": model_name(up.url), "prompt": LONG * 100, "max_tokens": 4}
+        asking = threading.Thread(target=lambda: answers.append(post(up.url, "/v1/completions", fields)))
+        asking.start()
+        wait_for(lambda: shared_tokens(up) > 0, "a shared step")
+        os.kill(up.process_of("shard", 1)["pid"], signal.SIGKILL)
+        asking.join(60)
+        assert answers and answers[0][0] in (500, 503), answers
+
+
+def test_who_leaves_in_a_shared_prompt_makes_room(clusters):
+    whole = clusters("demo", 2, *WHOLE)
+    expected = tokens_of(clusters("demo", 1), LONG)
+    stream = Stream(whole.url, prompt=LONG * 60, max_tokens=4)
+    time.sleep(0.3)
+    stream.drop()
+    assert tokens_of(whole, LONG) == expected

@@ -191,7 +191,8 @@ class Filler final {
   }
 
   void fill(Join& value) {
-    auto& [protocol, incarnation, rank_id, world, version, fingerprint, dtype, path, speed, pid, metrics_port] = value;
+    auto& [protocol, incarnation, rank_id, world, version, fingerprint, dtype, path, speed, pid, metrics_port,
+           whole_weights] = value;
     any(protocol);
     any(incarnation);
     rank(rank_id);
@@ -201,6 +202,7 @@ class Filler final {
     positive(speed);
     any(pid);
     port(metrics_port);
+    any(whole_weights);
   }
   void fill(SumCodec& value) {
     auto& [layer, operation, codec] = value;
@@ -227,14 +229,13 @@ class Filler final {
     structs(algorithms, limits::kMaxSumAlgorithms);
   }
   void fill(Form& value) {
-    auto& [epoch, world, shares, path, codec, bootstrap, whole_weights, plan] = value;
+    auto& [epoch, world, shares, path, codec, bootstrap, plan] = value;
     any(epoch);
     number(world, 1, limits::kMaxWorld);
     list(shares, world, [this](double& share) { positive(share); });
     text(path);
     text(codec);
     text(bootstrap);
-    any(whole_weights);
     fill(plan);
   }
   void fill(Load& value) {

@@ -102,6 +102,12 @@ TEST_P(SameBits, InHalvesThatTakeTurns) {
     options.overlap_rows = 2;
     for (const int64_t chunk : {83, 7})
       EXPECT_TRUE(bits_of(options, chunk) == one) << model << ", chunks of " << chunk;
+    // Three ranks add in another order, and in two shots; four may share parts of a mixer.
+    for (const int world : {3, 4}) {
+      options.world = world;
+      EXPECT_TRUE(bits_of(options, 83) == bits_of(options_of(model, world, 1, GetParam()), 83))
+          << model << " " << world;
+    }
   }
 }
 

@@ -96,6 +96,17 @@ TEST(WholeWeights, APromptThatRanksShareHasTheBitsOfOneThatOneRankReads) {
   EXPECT_GE(shared, 6);
 }
 
+TEST(WholeWeights, EightRanksShareAPromptInSeveralSteps) {
+  const auto prompt = random_prompt(203);
+  EngineGroup alone(options_of("mamba2", 1, DType::kBF16));
+  alone.keep_logits();
+  const auto expected = run(alone, 1, prompt, 8, 1);
+  EngineGroup group(options_of("mamba2", 8, DType::kBF16));
+  group.keep_logits();
+  for (const uint32_t ranks : {5u, 8u})
+    EXPECT_TRUE(run(group, 1, prompt, 3, ranks) == expected) << ranks;
+}
+
 TEST(WholeWeights, SequencesOfOneStepLiveAtTheirRanks) {
   for (const std::string& family : golden_families()) {
     EngineGroup alone(options_of(family, 1, DType::kF32));
@@ -162,6 +173,9 @@ TEST(WholeWeights, RunsThatCannotBeSharedAreRefused) {
   EXPECT_THROW(group.step(beside), std::runtime_error) << "beside another run";
   auto scored = step_of(2, 100);
   scored.runs[0].prompt_logprobs = true;
+  auto elsewhere = step_of(1, 20);
+  elsewhere.taps.push_back({3, 1});
+  EXPECT_THROW(group.step(elsewhere), std::runtime_error) << "a tap to a slot that lives at another rank";
   EXPECT_THROW(group.step(scored), std::runtime_error) << "with logprobs of all tokens";
   EXPECT_NO_THROW(group.step(step_of(2, 100)));
 }

@@ -61,6 +61,38 @@ TEST_F(HomesTest, AStepOfASharedPromptTakesABoundedTime) {
   EXPECT_NEAR(static_cast<double>(rows_of(*step)), 2 * limits::kSharedPromptMs, 100);
 }
 
+TEST_F(HomesTest, WhatARowCostsIsLearnedBeforeLongSteps) {
+  homes = 2;
+  prompt_ranks = 2;
+  make(8);
+  submit(long_request(1, 9000, 1));
+  const auto first = scheduler->plan();
+  ASSERT_TRUE(first);
+  EXPECT_EQ(rows_of(*first), 2 * limits::kLeastSharedRows) << "nobody knows yet what a row costs";
+  auto done = engine->run(*first);
+  done.timings.total_us = limits::kLeastSharedRows * 2000;  // both ranks at once, 2 ms a row
+  ASSERT_TRUE(scheduler->step_done(done).ok());
+  const auto next = scheduler->plan();
+  ASSERT_TRUE(next);
+  EXPECT_EQ(next->runs.at(0).ranks, 2u);
+  EXPECT_LE(rows_of(*next), static_cast<int64_t>(2 * limits::kSharedPromptMs / 2));
+  EXPECT_GE(rows_of(*next), static_cast<int64_t>(0.8 * 2 * limits::kSharedPromptMs / 2));
+}
+
+TEST_F(HomesTest, AnAnswerWithAnothersResultIsRefused) {
+  homes = 2;
+  make(8);
+  submit(request(1, 10, 3));
+  submit(request(2, 11, 3));
+  const auto step = scheduler->plan();
+  ASSERT_TRUE(step);
+  auto done = engine->run(*step);
+  std::swap(done.samples.at(0), done.samples.at(1));
+  EXPECT_EQ(scheduler->step_done(done).error().code, Errc::kProtocol);
+  std::swap(done.samples.at(0), done.samples.at(1));
+  EXPECT_TRUE(scheduler->step_done(done).ok());
+}
+
 TEST_F(HomesTest, NobodySharesBesideOthersOrForShortOrScoredPrompts) {
   make_homes(2, 100);
   const auto ranks_of_next = [&] {
