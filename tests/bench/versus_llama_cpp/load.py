@@ -91,11 +91,15 @@ def compare(shape, kind, threads, turns, counts):
             requests = 2 if clients > 1 else 4
             sides = ((peer, LlamaRequests), (own.url, KraitRequests))
             rounds = {name: [] for name in ("llama.cpp", "Krait")}
+            shares = []  # of a processor, what the coordinator took
             for turn in range(turns + 1):
                 for name, (url, requests_of) in zip(rounds, sides, strict=True):
+                    cpu_s, began = own.coordinator_cpu_s(), time.perf_counter()
                     figures = _round(url, requests_of, clients, requests, turn)
                     if turn > 0:  # the first warms up
                         rounds[name].append(figures)
+                    if turn > 0 and name == "Krait":
+                        shares.append((own.coordinator_cpu_s() - cpu_s) / (time.perf_counter() - began))
             for name, found in rounds.items():
                 speed, first, gap = (statistics.median(column) for column in zip(*found, strict=True))
                 print(
@@ -103,3 +107,4 @@ def compare(shape, kind, threads, turns, counts):
                     f"p50 {first * 1e3:7.0f} ms  between tokens p99 {gap * 1e3:6.0f} ms",
                     flush=True,
                 )
+            print(f"{'':24} the coordinator took {statistics.median(shares):.1%} of a processor", flush=True)

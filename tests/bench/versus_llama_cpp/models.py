@@ -11,7 +11,7 @@ from launch import REPOSITORY
 FOLDER = REPOSITORY / "build" / "llama" / "models"
 DEMO = REPOSITORY / "deploy" / "demo_model"
 # The published sizes of Mamba; the weights are drawn, which costs both sides the same.
-SHAPES = {"130m": (768, 24), "370m": (1024, 48)}
+SHAPES = {"130m": (768, 24), "370m": (1024, 48), "1.4b": (2048, 48)}
 VOCAB = 50_280
 # A type of file and what Krait keeps of it in memory.
 KINDS = {"BF16": "bf16", "Q8_0": "int8", "Q4_0": "int4"}

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import pathlib
 import subprocess
 import sys
 import time
@@ -61,6 +62,12 @@ class Krait:
 
     def __exit__(self, *unused):
         self._up.__exit__()
+
+    def coordinator_cpu_s(self):
+        """Processor time of everything between a client and the shard server: HTTP, JSON, tokenizer, streams."""
+        stat = pathlib.Path(f"/proc/{self._up.process_of('coordinator')['pid']}/stat").read_text(encoding="utf-8")
+        user, system = stat.rpartition(")")[2].split()[11:13]
+        return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
 
     def prefill_s(self, tokens):
         began = time.perf_counter()
