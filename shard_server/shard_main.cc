@@ -34,10 +34,9 @@ Result<bool> read_options(int argc, char** argv, Options& options) {
   settings.add_choice("weights", s.weights, "what a rank holds: its part of every layer, or the whole model",
                       {"cut", "whole"});
   settings.add("prefill-split", s.prefill_split,
-               "ranks with whole weights that share a long prompt: auto (all), never, or a number (rank 0's counts)");
+               "ranks of whole weights that share a long prompt: auto, never, a number");
   settings.add("shares", s.shares, "speeds of the ranks, as 3,1: their parts of the model; none: equal parts (rank 0)");
-  settings.add("host-ranks", s.host_ranks,
-               "ranks of all groups on this host; 0: those of this group, all of which are here", 0, 4096);
+  settings.add("host-ranks", s.host_ranks, "ranks of all groups on this host; 0: --world", 0, 4096);
   settings.add("host-index", s.host_index, "this one among those; -1: its rank", -1, 4095);
   settings.section("Addresses");
   settings.add("run-dir", s.run_dir, "folder for the group's sockets", true);
