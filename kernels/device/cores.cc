@@ -31,12 +31,6 @@ bool holds(std::span<const int> sorted, int number) {
   return std::binary_search(sorted.begin(), sorted.end(), number);
 }
 
-std::optional<int> parse_number(std::string_view text) {
-  const auto numbers = parse_number_list<int>(text);
-  if (!numbers || numbers->size() != 1) return std::nullopt;
-  return numbers->front();
-}
-
 }  // namespace
 
 std::optional<std::vector<int>> parse_cpu_list(std::string_view text) {
@@ -45,8 +39,8 @@ std::optional<std::vector<int>> parse_cpu_list(std::string_view text) {
     const size_t end = std::min(text.find(',', begin), text.size());
     const std::string_view part = text.substr(begin, end - begin);
     const size_t dash = part.find('-', 1);  // a number below 0 is refused as such
-    const auto first = parse_number(part.substr(0, dash));
-    const auto last = dash == std::string_view::npos ? first : parse_number(part.substr(dash + 1));
+    const auto first = parse_number<int>(part.substr(0, dash));
+    const auto last = dash == std::string_view::npos ? first : parse_number<int>(part.substr(dash + 1));
     if (!first || !last || *first < 0 || *last < *first || *last >= limits::kMaxCpus) return std::nullopt;
     for (int cpu = *first; cpu <= *last; ++cpu)
       cpus.push_back(cpu);

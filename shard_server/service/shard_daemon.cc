@@ -45,9 +45,8 @@ Result<std::vector<double>> parse_shares(const std::string& text) {
 Result<uint32_t> parse_prefill_split(const std::string& text) {
   if (text == "auto") return 0u;
   if (text == "never") return 1u;
-  const auto numbers = parse_number_list<int64_t>(text);
-  if (numbers && numbers->size() == 1 && (*numbers)[0] >= 2 && (*numbers)[0] <= limits::kMaxWorld)
-    return static_cast<uint32_t>((*numbers)[0]);
+  const auto ranks = parse_number<uint32_t>(text);
+  if (ranks && *ranks >= 2 && *ranks <= uint32_t{limits::kMaxWorld}) return *ranks;
   return Error{Errc::kInvalidArgument,
                fmt::format("--prefill-split '{}' is neither auto, never, nor a number of ranks from 2 to {}", text,
                            limits::kMaxWorld),
@@ -82,11 +81,11 @@ Status ShardDaemon::check_options() {
   RETURN_IF_ERROR(wire::check_group_name(options_.group));
   RETURN_IF_ERROR(wire::check_run_dir(options_.run_dir));
   ASSIGN_OR_RETURN(shares_, parse_shares(options_.shares));
-  if (options_.weights == "whole" && !shares_.empty()) {
+  if (whole_weights() && !shares_.empty()) {
     return Error{Errc::kInvalidArgument, "--shares cuts a model, and --weights whole leaves it whole", "shares"};
   }
   ASSIGN_OR_RETURN(prompt_ranks_, parse_prefill_split(options_.prefill_split));
-  if (prompt_ranks_ != 0 && options_.weights != "whole") {
+  if (prompt_ranks_ != 0 && !whole_weights()) {
     return Error{Errc::kInvalidArgument, "--prefill-split is for ranks with --weights whole", "prefill-split"};
   }
   return {};
@@ -114,7 +113,7 @@ Status ShardDaemon::open() {
   join_.dtype = options_.dtype;
   join_.path = kernels::cpu_path_name(kernels::best_cpu_path());
   join_.pid = getpid();
-  join_.whole_weights = options_.weights == "whole";
+  join_.whole_weights = whole_weights();
   registry_ = std::make_unique<metrics::Registry>(metrics::Process::kShard);
   shard_metrics_ = std::make_unique<ShardMetrics>(*registry_);
 
@@ -123,7 +122,7 @@ Status ShardDaemon::open() {
   if (options_.rank == 0) {
     ASSIGN_OR_RETURN(sums_, choose_sums({.mode = options_.collectives,
                                          .plan_path = options_.collectives_plan,
-                                         .world = join_.whole_weights ? 1 : join_.world,
+                                         .world = whole_weights() ? 1 : join_.world,
                                          .dtype = options_.dtype},
                                         *checkpoint_));
   }
@@ -139,7 +138,7 @@ Status ShardDaemon::start_worker() {
   RankOptions rank;
   rank.rank = static_cast<int>(options_.rank);
   rank.world = static_cast<int>(options_.world);
-  rank.whole_weights = options_.weights == "whole";
+  rank.whole_weights = whole_weights();
   const std::optional<DType> dtype = weight_type_from_name(options_.dtype);
   CHECK(dtype.has_value());  // the settings take no other
   rank.dtype = *dtype;
@@ -191,7 +190,7 @@ LoopOptions ShardDaemon::loop_options() const {
   leader.shares = shares_;
   leader.codec = sums_.codec;
   leader.plan = sums_.plan;
-  leader.whole_weights = options_.weights == "whole";
+  leader.whole_weights = whole_weights();
   leader.prompt_ranks = prompt_ranks_;
   if (listener_ != nullptr) {
     leader.transport = "tcp";

@@ -60,6 +60,7 @@ class ShardDaemon final {
 
  private:
   ShardDaemon(ShardOptions options, const Clock& clock) : options_(std::move(options)), clock_(clock) {}
+  bool whole_weights() const { return options_.weights == "whole"; }
   Status check_options();
   Status open_model();
   Status open();

@@ -15,5 +15,12 @@ TEST(NumberList, HoldsNumbersBetweenCommasAndNothingElse) {
     EXPECT_EQ(parse_number_list<int64_t>(text), std::nullopt) << text;
 }
 
+TEST(Number, IsAllOfTheText) {
+  EXPECT_EQ(parse_number<int>("-7"), -7);
+  EXPECT_EQ(parse_number<uint32_t>("4294967295"), 4294967295u);
+  for (const char* text : {"", "7,", "7,8", " 7", "7 ", "-7", "7.5", "seven", "4294967296"})
+    EXPECT_EQ(parse_number<uint32_t>(text), std::nullopt) << text;
+}
+
 }  // namespace
 }  // namespace krait
