@@ -8,6 +8,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 
 #include "common/base/limits.h"
@@ -30,6 +31,11 @@ inline constexpr uint32_t kPairSlots = 8;
 /// The slot of a piece.
 constexpr uint32_t pair_slot(int64_t piece) {
   return static_cast<uint32_t>(piece % kPairSlots);
+}
+
+/// memcpy may not be given null pointers, not even for nothing; empty operations may.
+inline void copy_bytes(std::byte* to, const std::byte* from, int64_t bytes) {
+  if (bytes > 0) std::memcpy(to, from, static_cast<size_t>(bytes));
 }
 
 /// What all ranks must agree on before they share a block.

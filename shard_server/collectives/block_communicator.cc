@@ -1,17 +1,11 @@
 #include "shard_server/collectives/block_communicator.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "common/base/check.h"
 
 namespace krait::collectives {
 namespace {
-
-// memcpy may not be given null pointers, not even for nothing; empty operations may.
-void copy_bytes(std::byte* to, const std::byte* from, int64_t bytes) {
-  if (bytes > 0) std::memcpy(to, from, static_cast<size_t>(bytes));
-}
 
 void add(std::atomic<int64_t>& counter, int64_t value) {
   counter.fetch_add(value, std::memory_order_relaxed);

@@ -1,7 +1,6 @@
 #include "shard_server/collectives/mail.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "common/base/check.h"
 #include "common/base/units.h"
@@ -12,11 +11,6 @@ namespace {
 
 constexpr bool is_sending(int queue) {
   return queue % 2 == 0;
-}
-
-// memcpy may not be given null pointers, not even for nothing.
-void copy_bytes(std::byte* to, const std::byte* from, int64_t bytes) {
-  if (bytes > 0) std::memcpy(to, from, static_cast<size_t>(bytes));
 }
 
 }  // namespace
