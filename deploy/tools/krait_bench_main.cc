@@ -189,14 +189,8 @@ Status bench(const Options& o) {
   group_options.prompt_ranks = static_cast<uint32_t>(o.prompt_ranks);
   group_options.address = o.address;
   group_options.networks = o.networks;
-  ASSIGN_OR_RETURN(const auto sums, shard::choose_sums({.mode = o.collectives,
-                                                        .plan_path = o.collectives_plan,
-                                                        .world = static_cast<uint32_t>(o.ranks),
-                                                        .dtype = o.dtype},
-                                                       *model.checkpoint));
-  group_options.codec = sums.codec;
-  group_options.plan = sums.plan;
   group_options.dtype = weight_type_from_name(o.dtype).value();
+  RETURN_IF_ERROR(choose_sums(group_options, o.collectives, o.collectives_plan, *model.checkpoint));
   group_options.slots =
       static_cast<uint32_t>(*std::max_element(batches.begin(), batches.end())) + static_cast<uint32_t>(kMixedPrompts);
   ASSIGN_OR_RETURN(const auto group, LocalGroup::start(model.checkpoint, group_options, clock));

@@ -93,14 +93,8 @@ Status measure(const Options& o) {
   LocalGroupOptions options;
   options.ranks = static_cast<int>(o.ranks);
   options.threads = static_cast<int>(o.threads);
-  ASSIGN_OR_RETURN(const auto sums, shard::choose_sums({.mode = o.collectives,
-                                                        .plan_path = o.collectives_plan,
-                                                        .world = static_cast<uint32_t>(o.ranks),
-                                                        .dtype = o.dtype},
-                                                       *checkpoint));
-  options.codec = sums.codec;
-  options.plan = sums.plan;
   options.dtype = weight_type_from_name(o.dtype).value();
+  RETURN_IF_ERROR(choose_sums(options, o.collectives, o.collectives_plan, *checkpoint));
   ASSIGN_OR_RETURN(const auto group, LocalGroup::start(checkpoint, options, clock));
   Foreteller model(*group, clock);
   std::unique_ptr<LocalGroup> other_group;

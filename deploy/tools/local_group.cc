@@ -8,10 +8,23 @@
 #include "common/base/rng.h"
 #include "deploy/tools/network_rank.h"
 #include "shard_server/collectives/bootstrap.h"
+#include "shard_server/service/collective_plan.h"
 #include "shard_server/service/engine_rank.h"
 #include "shard_server/service/host_place.h"
 
 namespace krait::tools {
+
+Status choose_sums(LocalGroupOptions& options, const std::string& mode, const std::string& plan_path,
+                   const Checkpoint& checkpoint) {
+  ASSIGN_OR_RETURN(auto sums, shard::choose_sums({.mode = mode,
+                                                  .plan_path = plan_path,
+                                                  .world = static_cast<uint32_t>(options.ranks),
+                                                  .dtype = std::string(weight_type_name(options.dtype))},
+                                                 checkpoint));
+  options.codec = std::move(sums.codec);
+  options.plan = std::move(sums.plan);
+  return {};
+}
 
 LocalGroup::LocalGroup(std::shared_ptr<const Checkpoint> checkpoint, const Clock& clock)
     : checkpoint_(std::move(checkpoint)), clock_(clock), epoch_(random_u64()) {}

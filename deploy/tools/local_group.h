@@ -33,6 +33,11 @@ struct LocalGroupOptions final {
   std::vector<std::string> networks;  // namespaces, by rank (network_rank.h); or none
 };
 
+/// Sets the codec and the plan by `mode` and the plan's file, as shard servers do (service/collective_plan.h); the
+/// ranks and the type of the weights are there.
+Status choose_sums(LocalGroupOptions& options, const std::string& mode, const std::string& plan_path,
+                   const Checkpoint& checkpoint);
+
 /// Used by one thread.
 class LocalGroup final {
  public:
