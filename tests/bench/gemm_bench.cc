@@ -18,6 +18,7 @@
 #include "deploy/tools/machine_peaks.h"
 #include "kernels/device/arena.h"
 #include "kernels/gemm/gemm.h"
+#include "tests/bench/stream_arguments.h"
 
 namespace krait::kernels {
 namespace {
@@ -159,14 +160,13 @@ void bench_leaves(Stream& stream, std::string_view model, DType dtype) {
 int main(int argc, char** argv) {
   using namespace krait;
   using namespace krait::kernels;
-  const int threads = argc > 1 ? std::atoi(argv[1]) : 1;
-  const std::optional<CpuPath> path = argc > 2 ? cpu_path_from_name(argv[2]) : best_cpu_path();
+  const auto options = stream_arguments(argc, argv);
   const std::optional<DType> only = argc > 3 ? weight_type_from_name(argv[3]) : std::nullopt;
-  if (threads < 1 || threads > 256 || !path || *path > best_cpu_path() || (argc > 3 && !only)) {
+  if (!options || (argc > 3 && !only)) {
     std::fprintf(stderr, "usage: gemm_bench [threads] [path that this processor has] [f32|bf16|int8|int4]\n");
     return 2;
   }
-  Stream stream({.threads = threads, .path = *path});
+  Stream stream(*options);
   Arena arena;
   std::byte* const data = must_allocate(arena, kWeightSetBytes);
   std::memset(data, 1, static_cast<size_t>(kWeightSetBytes));
@@ -174,8 +174,9 @@ int main(int argc, char** argv) {
     if (only && dtype != *only) continue;
     const double peak = tools::peak_gops(stream, dtype);
     const double read_rate = tools::read_gbytes(stream, {data, static_cast<size_t>(kWeightSetBytes)});
-    std::printf("%s, %d threads, %s: peak %.1f Gop/s, reading %.1f GB/s\n", std::string(cpu_path_name(*path)).c_str(),
-                threads, std::string(weight_type_name(dtype)).c_str(), peak, read_rate);
+    std::printf("%s, %d threads, %s: peak %.1f Gop/s, reading %.1f GB/s\n",
+                std::string(cpu_path_name(options->path)).c_str(), options->threads,
+                std::string(weight_type_name(dtype)).c_str(), peak, read_rate);
     for (const Shape& shape : kShapes)
       bench_shape(stream, shape, dtype, peak, read_rate);
     for (const std::string_view model : kMixers)

@@ -16,6 +16,7 @@
 #include "kernels/device/arena.h"
 #include "kernels/norm/rms_norm.h"
 #include "kernels/scan/selective_scan.h"
+#include "tests/bench/stream_arguments.h"
 
 namespace krait::kernels {
 namespace {
@@ -120,15 +121,15 @@ void bench_norm(Stream& stream, const Shape& shape, int64_t rows) {
 int main(int argc, char** argv) {
   using namespace krait;
   using namespace krait::kernels;
-  const int threads = argc > 1 ? std::atoi(argv[1]) : 1;
-  const std::optional<CpuPath> path = argc > 2 ? cpu_path_from_name(argv[2]) : best_cpu_path();
-  if (threads < 1 || threads > 256 || !path || *path > best_cpu_path()) {
+  const auto options = stream_arguments(argc, argv);
+  if (!options) {
     std::fprintf(stderr, "usage: scan_bench [threads] [path that this processor has]\n");
     return 2;
   }
-  Stream stream({.threads = threads, .path = *path});
+  Stream stream(*options);
   const double peak = tools::peak_gops(stream, DType::kF32);
-  std::printf("%s, %d threads: multiply-adds %.1f Gop/s\n", std::string(cpu_path_name(*path)).c_str(), threads, peak);
+  std::printf("%s, %d threads: multiply-adds %.1f Gop/s\n", std::string(cpu_path_name(options->path)).c_str(),
+              options->threads, peak);
   for (const Shape& shape : kShapes) {
     for (const int64_t rows : kRows) {
       bench_scan(stream, shape, rows, peak);

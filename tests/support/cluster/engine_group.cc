@@ -152,7 +152,7 @@ wire::SamplingParams scored_greedily() {
 }
 
 SequenceResult run_sequence(EngineGroup& group, int32_t slot, const std::vector<int32_t>& prompt, int64_t chunk,
-                            uint32_t generate, const wire::SamplingParams& sampling) {
+                            uint32_t generate, const wire::SamplingParams& sampling, uint32_t ranks) {
   SequenceResult result;
   const auto total = static_cast<int64_t>(prompt.size());
   for (int64_t begin = 0; begin < total; begin += chunk) {
@@ -166,6 +166,7 @@ SequenceResult run_sequence(EngineGroup& group, int32_t slot, const std::vector<
     run.tokens.assign(prompt.begin() + begin, prompt.begin() + end);
     run.sample = end == total;
     run.prompt_logprobs = sampling.prompt_logprobs;
+    run.ranks = ranks;
     run.next_token = end < total ? prompt[static_cast<size_t>(end)] : -1;
     const auto done = group.step(step);
     for (const auto& [row, logits] : group.logits())

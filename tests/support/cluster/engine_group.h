@@ -65,7 +65,8 @@ class EngineGroup final {
   uint32_t slot_pages_ = 0;
 };
 
-/// One sequence run through an EngineGroup: prefill in chunks, then greedy or sampled decoding.
+/// One sequence run through an EngineGroup: prefill in chunks that `ranks` of whole weights share, then greedy or
+/// sampled decoding.
 struct SequenceResult final {
   std::vector<std::vector<float>> prompt_logits;  // [T][V], when logits are kept
   std::vector<std::vector<float>> decode_logits;  // of each generated token but the first, when kept
@@ -77,6 +78,6 @@ struct SequenceResult final {
 /// Greedy, and every token of the prompt scored, so that each row has its logits computed.
 wire::SamplingParams scored_greedily();
 SequenceResult run_sequence(EngineGroup& group, int32_t slot, const std::vector<int32_t>& prompt, int64_t chunk,
-                            uint32_t generate, const wire::SamplingParams& sampling);
+                            uint32_t generate, const wire::SamplingParams& sampling, uint32_t ranks = 1);
 
 }  // namespace krait::test

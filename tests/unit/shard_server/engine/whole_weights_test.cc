@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "common/base/rng.h"
+#include "common/base/units.h"
 #include "tests/support/cluster/engine_group.h"
 #include "tests/support/golden.h"
 
@@ -30,32 +31,7 @@ std::vector<int32_t> random_prompt(int64_t tokens) {
 /// The prompt in equal steps, each shared by `ranks`, then tokens one by one.
 SequenceResult run(EngineGroup& group, int32_t slot, const std::vector<int32_t>& prompt, int64_t steps,
                    uint32_t ranks) {
-  SequenceResult result;
-  const auto total = static_cast<int64_t>(prompt.size());
-  for (int64_t i = 0; i < steps; ++i) {
-    const int64_t begin = total * i / steps;
-    const int64_t end = total * (i + 1) / steps;
-    wire::Step step;
-    if (i == 0) step.admissions.push_back({slot, static_cast<uint32_t>(total), sampled(), group.pages(slot)});
-    auto& rows = step.runs.emplace_back();
-    rows.in_slot = i == 0 ? -1 : slot;
-    rows.out_slot = rows.sequence_slot = slot;
-    rows.position = static_cast<uint32_t>(begin);
-    rows.tokens.assign(prompt.begin() + begin, prompt.begin() + end);
-    rows.sample = end == total;
-    rows.ranks = ranks;
-    const auto done = group.step(step);
-    if (rows.sample) result.tokens.push_back(done.samples.at(0).token.token);
-  }
-  result.after_prompt = group.state(slot, total);
-  for (uint32_t i = 1; i < kTokens; ++i) {
-    wire::Step step;
-    step.runs.push_back({slot, slot, slot, static_cast<uint32_t>(total) + i - 1, {}, true, false, -1, 1});
-    const auto done = group.step(step);
-    result.decode_logits.push_back(group.logits().begin()->second);
-    result.tokens.push_back(done.samples.at(0).token.token);
-  }
-  return result;
+  return run_sequence(group, slot, prompt, ceil_div(std::ssize(prompt), steps), kTokens, sampled(), ranks);
 }
 
 EngineGroupOptions options_of(const std::string& family, int world, DType dtype) {
