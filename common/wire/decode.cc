@@ -243,7 +243,7 @@ static void get(schema::Step::Reader from, Step& to) {
   to.taps = structs<StepTap>("taps", from.getTaps(), limits::kMaxSlots);
   int64_t rows = 0;
   for (const StepRun& run : to.runs)
-    rows += std::max<int64_t>(1, static_cast<int64_t>(run.tokens.size()));
+    rows += run.rows();
   const bool shared = to.runs.size() == 1 && to.runs[0].ranks > 1;
   in_range("rows", rows, 0, shared ? limits::kMaxWorld * limits::kSharedPromptRows : limits::kMaxStepRows);
   for (const StepTap& tap : to.taps)

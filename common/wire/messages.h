@@ -273,6 +273,8 @@ struct StepRun final {
   bool prompt_logprobs = false;  // logprob of the token after each row
   int32_t next_token = -1;       // token after the last row, for prompt_logprobs; -1: none known
   uint32_t ranks = 1;  // that share its tokens, of a group whose ranks hold the whole model; alone in its step
+
+  int64_t rows() const { return tokens.empty() ? 1 : static_cast<int64_t>(tokens.size()); }
   friend bool operator==(const StepRun&, const StepRun&) = default;
 };
 

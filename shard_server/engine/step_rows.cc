@@ -58,9 +58,8 @@ Status Engine::validate_rows(const wire::Step& step) const {
   int64_t all = 0;
   int64_t here = 0;
   for (const auto& run : step.runs) {
-    const auto rows = std::max<int64_t>(1, static_cast<int64_t>(run.tokens.size()));
-    all += rows;
-    if (is_here(run)) here += rows;
+    all += run.rows();
+    if (is_here(run)) here += run.rows();
     const auto elsewhere = [&](int32_t slot) { return slot >= 0 && homes_.of(slot) != homes_.of(run.sequence_slot); };
     if (elsewhere(run.in_slot) || elsewhere(run.out_slot)) return refuse("run of a slot that lives at another rank");
     if (run.ranks <= 1) continue;
@@ -68,9 +67,9 @@ Status Engine::validate_rows(const wire::Step& step) const {
         (run.in_slot >= 0 && run.in_slot != run.out_slot) || run.out_slot != run.sequence_slot) {
       return refuse("ranks share a run that they cannot share");
     }
-    if (run.ranks > static_cast<uint32_t>(homes_.world) || rows < run.ranks ||
-        rows > run.ranks * limits::kSharedPromptRows) {
-      return refuse(fmt::format("{} rows for {} of {} ranks", rows, run.ranks, homes_.world));
+    if (run.ranks > static_cast<uint32_t>(homes_.world) || run.rows() < run.ranks ||
+        run.rows() > run.ranks * limits::kSharedPromptRows) {
+      return refuse(fmt::format("{} rows for {} of {} ranks", run.rows(), run.ranks, homes_.world));
     }
     return {};
   }
@@ -79,7 +78,7 @@ Status Engine::validate_rows(const wire::Step& step) const {
     if (tap.row < 0 || tap.row >= all) return refuse("tap outside the batch");
     int64_t end = 0;
     const auto run = std::find_if(step.runs.begin(), step.runs.end(), [&](const auto& at) {
-      end += std::max<int64_t>(1, std::ssize(at.tokens));
+      end += at.rows();
       return tap.row < end;
     });
     if (homes_.of(tap.slot) != homes_.of(run->sequence_slot)) return refuse("tap to a slot that lives at another rank");
@@ -98,7 +97,7 @@ void Engine::lay_out(const wire::Step& step) {
   int64_t step_row = 0;  // among the rows of all ranks
   for (const auto& run : step.runs) {
     SequenceRecord& record = records_[static_cast<size_t>(run.sequence_slot)];
-    const int64_t first_row = std::exchange(step_row, step_row + std::max<int64_t>(1, std::ssize(run.tokens)));
+    const int64_t first_row = std::exchange(step_row, step_row + run.rows());
     const PromptPart part = prompt_part(homes_, run);
     if (part.rows == 0 && !is_here(run)) continue;
     kernels::Run rows;
@@ -133,8 +132,7 @@ bool Engine::has_pages(const wire::Step& step, const wire::StepRun& run) const {
   const size_t pages = admitted != step.admissions.end()
                            ? admitted->pages.size()
                            : records_[static_cast<size_t>(run.sequence_slot)].pages().size();
-  const auto rows = std::max<int64_t>(1, static_cast<int64_t>(run.tokens.size()));
-  return static_cast<int64_t>(pages) * kernels::kPageTokens >= run.position + rows;
+  return static_cast<int64_t>(pages) * kernels::kPageTokens >= run.position + run.rows();
 }
 
 void Engine::choose_logit_rows(const wire::Step& step, wire::StepDone& done) {
@@ -168,7 +166,7 @@ void Engine::choose_logit_rows(const wire::Step& step, wire::StepDone& done) {
     if (run.sample) {
       LogitRow& wanted = logit_rows_.emplace_back();
       wanted.row = runs_[r].row_begin + runs_[r].rows - 1;
-      wanted.position = run.position + std::max(1u, static_cast<uint32_t>(run.tokens.size()));
+      wanted.position = run.position + static_cast<uint32_t>(run.rows());
       wanted.sequence = record;
       wanted.sample = &*sample++;
     }

@@ -220,13 +220,13 @@ int64_t Scheduler::most_rows_of_a_rank(const wire::Step& step, const InFlight& r
   if (options_.homes.world == 1) return record.rows;
   std::array<int64_t, limits::kMaxWorld> rows{};
   for (const auto& run : step.runs)
-    rows[static_cast<size_t>(options_.homes.of(run.sequence_slot))] += std::max<int64_t>(1, std::ssize(run.tokens));
+    rows[static_cast<size_t>(options_.homes.of(run.sequence_slot))] += run.rows();
   return *std::max_element(rows.begin(), rows.end());
 }
 
 /// A free slot of the rank with the fewest sequences.
 int32_t Scheduler::best_slot() const {
-  std::vector<int64_t> load(static_cast<size_t>(options_.homes.world), 0);
+  std::array<int64_t, limits::kMaxWorld> load{};
   for (const auto& sequence : running_)
     ++load[static_cast<size_t>(options_.homes.of(sequence->slot))];
   const auto load_of = [&](int32_t slot) { return load[static_cast<size_t>(options_.homes.of(slot))]; };

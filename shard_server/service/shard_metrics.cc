@@ -22,7 +22,7 @@ void ShardMetrics::observe_step(const wire::Step& step) {
   int64_t prefill = 0;
   int64_t decode = 0;
   for (const auto& run : step.runs) {
-    (run.tokens.empty() ? decode : prefill) += std::max<int64_t>(1, static_cast<int64_t>(run.tokens.size()));
+    (run.tokens.empty() ? decode : prefill) += run.rows();
   }
   registry_.counter(CounterId::kStepRows, {"prefill"}).add(static_cast<double>(prefill));
   registry_.counter(CounterId::kStepRows, {"decode"}).add(static_cast<double>(decode));

@@ -125,7 +125,7 @@ bool SchedulerModel::plan() {
     check_run(run, *request);
     flying.owners.push_back(request);
     check_taps(*step, run, rows, *request, used);
-    rows += std::max<int64_t>(1, static_cast<int64_t>(run.tokens.size()));
+    rows += run.rows();
   }
   CHECK_GT(rows, 0);
   CHECK_LE(rows, max_step_rows_);

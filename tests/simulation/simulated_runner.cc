@@ -73,7 +73,7 @@ int64_t SimulatedRunner::duration_ns(const wire::Message& command) {
   if (step == nullptr) return 50 * kUs;
   int64_t rows = 0;
   for (const auto& run : step->runs)
-    rows += std::max<int64_t>(1, static_cast<int64_t>(run.tokens.size()));
+    rows += run.rows();
   const int64_t step_us = 4000 + rows * 400 + static_cast<int64_t>(random_.below(1000));
   rank_->set_step_us(step_us);
   return step_us * kUs;

@@ -284,7 +284,7 @@ class Filler final {
     structs(runs, limits::kMaxStepRows);
     int64_t rows = 0;
     for (const StepRun& run : runs)
-      rows += std::max<int64_t>(1, static_cast<int64_t>(run.tokens.size()));
+      rows += run.rows();
     if (rows == 0) return;
     list(taps, limits::kMaxSlots, [&](StepTap& tap) {
       auto& [row, slot_id] = tap;

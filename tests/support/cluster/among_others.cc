@@ -43,7 +43,7 @@ class Crowd final {
     for (uint64_t i = what == 1 ? 0 : 1 + random_.below(5); i > 0; --i)
       run.tokens.push_back(static_cast<int32_t>(random_.below(static_cast<uint64_t>(group_.config().vocab_size))));
     run.sample = true;
-    const auto rows = static_cast<int32_t>(std::max<size_t>(1, run.tokens.size()));
+    const auto rows = static_cast<int32_t>(run.rows());
     position += static_cast<uint32_t>(rows);
     return rows;
   }

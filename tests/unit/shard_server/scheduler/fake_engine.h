@@ -43,7 +43,7 @@ class FakeEngine final {
       EXPECT_TRUE(used.insert(run.sequence_slot).second) << "a plan holds a sequence once";
       check_pages(run);
       run_one(run, done);
-      const auto end = rows + static_cast<int32_t>(std::max<size_t>(1, run.tokens.size()));
+      const auto end = rows + static_cast<int32_t>(run.rows());
       for (const auto& tap : step.taps) {
         if (tap.row >= rows && tap.row < end) taken_.push_back({tap.slot, run.sequence_slot, end - 1 - tap.row});
       }

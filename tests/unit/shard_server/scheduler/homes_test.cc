@@ -28,7 +28,7 @@ class HomesTest : public SchedulerFixture {
   static int64_t rows_of(const wire::Step& step) {
     int64_t rows = 0;
     for (const auto& run : step.runs)
-      rows += std::max<int64_t>(1, std::ssize(run.tokens));
+      rows += run.rows();
     return rows;
   }
 };

@@ -9,7 +9,7 @@ class Plan : public SchedulerFixture {};
 int64_t rows_of(const wire::Step& step) {
   int64_t rows = 0;
   for (const auto& run : step.runs)
-    rows += std::max<int64_t>(1, static_cast<int64_t>(run.tokens.size()));
+    rows += run.rows();
   return rows;
 }
 
